@@ -1,0 +1,90 @@
+"""The interaction function f_n and its derivative: how steeply a memory answers to its similarity.
+
+Axes are free: both functions act on each entry of a tensor alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+def power(x: Tensor, n: float) -> Tensor:
+    """x^n, by repeated multiplication for integer n; a real n expects x >= 0."""
+    if n != int(n):
+        return x.pow(n)
+    exponent, square, result = int(n), x, None
+    while exponent:
+        if exponent & 1:
+            result = square if result is None else result * square
+        exponent >>= 1
+        if exponent:
+            square = square * square
+    return torch.ones_like(x) if result is None else result
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """Base of the three: x^n where x > 0; each says what happens elsewhere."""
+
+    n: float
+
+    def __post_init__(self) -> None:
+        if not self.n > 0:
+            raise ValueError(f"vertex must be a number above 0, not {self.n}")
+
+    def value(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def slope(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class LeakyRectifiedPolynomial(Interaction):
+    """f(x) = x^n where x > 0, else leak * x. The paper's.
+
+    The paper prints `-eps x` (leak = -0.01); its authors' package computes `+eps x` (leak = 0.01).
+    """
+
+    leak: float = 0.01
+
+    def value(self, x: Tensor) -> Tensor:
+        return torch.where(x > 0, power(x.clamp(min=0), self.n), self.leak * x)
+
+    def slope(self, x: Tensor) -> Tensor:
+        return torch.where(x > 0, self.n * power(_base(x, self.n), self.n - 1), self.leak)
+
+
+@dataclass(frozen=True)
+class RectifiedPolynomial(LeakyRectifiedPolynomial):
+    """f(x) = x^n where x > 0, else 0 (Krotov and Hopfield 2016): a leak of nothing."""
+
+    leak: float = 0.0
+
+
+@dataclass(frozen=True)
+class Polynomial(Interaction):
+    """f(x) = x^n. For an n that is not an integer, the even continuation |x|^n."""
+
+    def value(self, x: Tensor) -> Tensor:
+        return power(x if self.n == int(self.n) else x.abs(), self.n)
+
+    def slope(self, x: Tensor) -> Tensor:
+        if self.n == int(self.n):
+            return self.n * power(x, self.n - 1)
+        return self.n * x.sign() * power(x.abs(), self.n - 1)
+
+
+def _base(x: Tensor, n: float) -> Tensor:
+    # Below n = 1 the slope is infinite at 0; where() would turn the discarded inf into nan under autograd.
+    return x.clamp(min=0) if n >= 1 else torch.where(x > 0, x, 1.0)
+
+
+INTERACTIONS: dict[str, type[Interaction]] = {
+    "leaky": LeakyRectifiedPolynomial,
+    "rectified": RectifiedPolynomial,
+    "polynomial": Polynomial,
+}

@@ -1,0 +1,51 @@
+"""The arithmetic of one step, behind one signature.
+
+`reference` is plain PyTorch and the specification; the others compute the same functions faster.
+
+Axes: R replicas, S rows of items (S divides R: replica r reads row r // (R / S)), B items,
+M memories, N neurons, K scored neurons.
+
+    product(probe (S,B,N), theta (R,M,N))          -> (R,B,M)  probe . memory
+    product_back(dh (R,B,M), probe (S,B,N), N)     -> (R,M,N)  its transpose: sum_b dh x
+    scores(h, a, f, u)                             -> (R,B,K)  sum_m f(h + 2 u a) - f(h), times u
+    slopes(h, a, g, f, u)                          -> dh (R,B,M), da (R,M,K): g pulled back through scores
+    moments(h, a, g, f, u, x, power)               -> |dh|^power (R,B,M), sum_b |dh x + da_b|^power (R,M,K)
+    step(theta, grad, velocity, rate, momentum, visible, clamp) -> theta, velocity
+
+with h = (beta/N) probe . memory, a (R,M,K) = (beta/N) the memories' weights of the scored neurons,
+u (S,B,K) = minus the scored neurons' present values, or None where all of them stand at -1.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import torch
+
+from engramma.kernels import reference
+
+
+def kernel_for(device: torch.device | str, name: str = "auto") -> ModuleType:
+    """The fastest implementation that this device and installation can run, or the one named."""
+    kind = torch.device(device).type
+    if name == "reference":
+        return reference
+    if name in ("auto", "triton") and kind == "cuda":
+        try:
+            from engramma.kernels import triton_gpu
+        except ImportError:
+            if name == "triton":
+                raise
+            return reference
+        return triton_gpu
+    if name in ("auto", "numba") and kind == "cpu":
+        try:
+            from engramma.kernels import numba_cpu
+        except ImportError:
+            if name == "numba":
+                raise
+            return reference
+        return numba_cpu
+    if name == "auto":
+        return reference
+    raise ValueError(f"kernel must be auto, reference, numba (on the CPU) or triton (on CUDA), not {name!r}")

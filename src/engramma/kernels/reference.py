@@ -1,0 +1,118 @@
+"""Plain PyTorch: the specification that every other kernel is tested against.
+
+One pass over the K scored neurons; nothing of size (B, M, K) is ever made.
+Signatures and axes are in `engramma.kernels`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engramma.interactions import Interaction
+
+name = "reference"
+
+
+def prepare(probe: Tensor, dtype: torch.dtype) -> Tensor:
+    """Items as this kernel likes to read them: here, in the memories' own precision."""
+    return probe.to(dtype)
+
+
+def product(probe: Tensor, theta: Tensor) -> Tensor:
+    rows, replicas = probe.shape[0], theta.shape[0]
+    memories, neurons = theta.shape[1:]
+    if rows == replicas:
+        return probe @ theta.mT
+    # Replicas that share a row of items are stacked, so that the product reads the items once.
+    stacked = theta.reshape(rows, -1, neurons)
+    h = probe @ stacked.mT
+    return h.unflatten(2, (-1, memories)).transpose(1, 2).flatten(0, 1)
+
+
+def product_back(dh: Tensor, probe: Tensor, neurons: int) -> Tensor:
+    del neurons  # a kernel that pads its items needs to know; this one does not
+    rows, (replicas, items, memories) = probe.shape[0], dh.shape
+    if rows == replicas:
+        return dh.mT @ probe
+    stacked = dh.unflatten(0, (rows, -1)).transpose(1, 2).reshape(rows, items, -1)
+    return (stacked.mT @ probe).unflatten(1, (-1, memories)).flatten(0, 1)
+
+
+def _signs(u: Tensor | None, h: Tensor, k: int) -> Tensor | float:
+    """u of neuron k for every replica, (R,B,1)."""
+    if u is None:
+        return 1.0
+    return u[..., k].repeat_interleave(h.shape[0] // u.shape[0], 0)[..., None]
+
+
+def scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None = None) -> Tensor:
+    base = f.value(h).sum(-1)
+    out = h.new_empty(*h.shape[:2], a.shape[-1])
+    for k in range(a.shape[-1]):
+        sign = _signs(u, h, k)
+        on = f.value(h + 2 * sign * a[:, None, :, k]).sum(-1)
+        out[..., k] = on - base if u is None else sign[..., 0] * (on - base)  # type: ignore[index]
+    return out
+
+
+def slopes(
+    h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    base = f.slope(h)
+    dh, da = torch.zeros_like(h), torch.empty_like(a)
+    for k in range(a.shape[-1]):
+        sign = _signs(u, h, k)
+        on = f.slope(h + 2 * sign * a[:, None, :, k])
+        dh += sign * g[..., k, None] * (on - base)
+        da[..., k] = 2 * torch.einsum("rb,rbm->rm", g[..., k], on)
+    return dh, da
+
+
+def moments(
+    h: Tensor,
+    a: Tensor,
+    g: Tensor,
+    f: Interaction,
+    u: Tensor | None,
+    x: Tensor,
+    power: int,
+) -> tuple[Tensor, Tensor]:
+    """What per-item gradients add up to, without a loop over items.
+
+    The gradient of item b is the outer product of dh and the item, plus da_b for the scored neurons;
+    `x` (S,B,K) is what the item holds in those. Returns |dh|^power and, over the scored neurons,
+    the sum over items of |gradient|^power (power 1 or 2).
+    """
+    dh, out = slopes(h, a, g, f, u)[0], torch.empty_like(a)
+    x = x.repeat_interleave(h.shape[0] // x.shape[0], 0)
+    for k in range(a.shape[-1]):
+        on = f.slope(h + 2 * _signs(u, h, k) * a[:, None, :, k])
+        item = dh * x[..., k, None] + 2 * g[..., k, None] * on
+        out[..., k] = (item * item if power == 2 else item.abs()).sum(1)
+    return (dh * dh if power == 2 else dh.abs()), out
+
+
+def step(
+    theta: Tensor,
+    grad: Tensor,
+    velocity: Tensor,
+    rate: Tensor | float,
+    momentum: float,
+    visible: int,
+    clamp: float | None,
+) -> tuple[Tensor, Tensor]:
+    """v = p v + grad; every memory moves by its own v over the largest entry of it, the part of the
+    visible neurons and that of the class neurons each by their own largest; visible weights are clamped."""
+    velocity = momentum * velocity + grad
+    moved = torch.empty_like(theta)
+    for part in (slice(0, visible), slice(visible, None)):
+        v = velocity[..., part]
+        if v.shape[-1] == 0:
+            continue
+        largest = v.abs().amax(-1, keepdim=True)
+        # A memory that nothing pulls at stays where it is.
+        moved[..., part] = theta[..., part] - rate * torch.where(largest > 0, v / largest, 0.0)
+    if clamp is not None:
+        moved[..., :visible].clamp_(-clamp, clamp)
+    return moved, velocity

@@ -1,0 +1,209 @@
+"""The Dense Associative Memory over a leading axis of replicas.
+
+A network is a frozen description; its memories theta (R,M,N) are an argument everywhere.
+The N neurons are first the `visible` ones (pixels and task id), then the class neurons.
+
+A neuron is scored by clamping it on and off (the paper's update rule):
+
+    o_i = sum over memories of f(beta/N memory . probe with i on) - f(beta/N memory . probe with i off)
+
+Clamping neuron i moves the similarity h by 2 u a_i (u = -probe_i, a_i = beta/N memory_i), so no new
+product is needed. A classifier's probe holds its class neurons at -1 and scores those; an
+auto-associative memory scores every neuron against the item itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from engramma.interactions import Interaction
+from engramma.kernels import reference
+
+
+class Items(NamedTuple):
+    """What is trained or tested on. Axis 0 is rows: one a replica, or one for several of them."""
+
+    probe: Tensor  # (S,B,N) states before the scored neurons are updated
+    target: Tensor  # (S,B,K) what the scored neurons should become, -1 or +1
+    weight: Tensor  # (S,B) 1, or 0 for padding where replicas have unequal numbers of items
+    ids: Tensor  # (S,B) int64, the same item has the same id wherever it is replayed
+
+    def row(self, pick: slice | Tensor) -> Items:
+        return Items(*(part[:, pick] for part in self))
+
+    def expand(self, replicas: int) -> Items:
+        """One row for every replica."""
+        times = replicas // self.probe.shape[0]
+        return self if times == 1 else Items(*(p.repeat_interleave(times, 0) for p in self))
+
+    @staticmethod
+    def join(*parts: Items) -> Items:
+        rows = max(part.probe.shape[0] for part in parts)
+        return Items(*(torch.cat(p, 1) for p in zip(*(q.expand(rows) for q in parts), strict=True)))
+
+
+class Relaxed(NamedTuple):
+    state: Tensor  # (R,B,N)
+    steps: Tensor  # (R,B) updates that changed something
+    converged: Tensor  # (R,B) bool
+
+
+@dataclass(frozen=True)
+class DenseMemory:
+    neurons: int
+    classes: int
+    interaction: Interaction
+    exponent: int = 1  # m of the loss (t - tanh o)^(2m)
+    autoassociative: bool = False
+    beta: float | Tensor = 1.0  # 1/T; a number, or one a replica
+    kernel: ModuleType = reference
+
+    @property
+    def visible(self) -> int:
+        return self.neurons - self.classes
+
+    @property
+    def first_scored(self) -> int:
+        return 0 if self.autoassociative else self.visible
+
+    def at(self, beta: float | Tensor) -> DenseMemory:
+        """The same network at another temperature."""
+        return replace(self, beta=beta)
+
+    @property
+    def scale(self) -> float | Tensor:
+        """beta / N, shaped to multiply (R,.,.)."""
+        if isinstance(self.beta, Tensor):
+            return self.beta.reshape(-1, 1, 1) / self.neurons
+        return self.beta / self.neurons
+
+    def similarity(self, theta: Tensor, probe: Tensor) -> Tensor:
+        """(R,B,M): beta/N times the overlap of every probe with every memory."""
+        return self.scale * self.kernel.product(probe, theta)
+
+    def scores(self, theta: Tensor, probe: Tensor, neurons: slice | None = None) -> Tensor:
+        """(R,B,K): o of the chosen neurons (by default those that are learned)."""
+        h, a, u, _ = self._clamped(theta, probe, neurons)
+        return self.kernel.scores(h, a, self.interaction, u)
+
+    def loss(self, theta: Tensor, items: Items) -> Tensor:
+        """(R,): mean over items and scored neurons of (t - tanh o)^(2m)."""
+        o = self.scores(theta, items.probe)
+        target, weight = _spread(o, items.target, items.weight)
+        error = (target - torch.tanh(o)).pow(2 * self.exponent).mean(-1)
+        return (error * weight).sum(-1) / weight.sum(-1).clamp(min=1)
+
+    def gradient(self, theta: Tensor, items: Items) -> Tensor:
+        """(R,M,N): the gradient of each replica's own loss, in closed form."""
+        h, a, u, scored = self._clamped(theta, items.probe)
+        o = self.kernel.scores(h, a, self.interaction, u)
+        g = self.loss_slope(o, items.target, items.weight)
+        dh, da = self.kernel.slopes(h, a, g, self.interaction, u)
+        grad = self.kernel.product_back(dh, items.probe, self.neurons)
+        grad[..., scored] += da
+        return grad.mul_(self.scale)
+
+    def loss_slope(self, o: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+        """(R,B,K): dL/do of the mean loss."""
+        target, weight = _spread(o, target, weight)
+        share = weight / (weight.sum(-1, keepdim=True).clamp(min=1) * o.shape[-1])
+        y = torch.tanh(o)
+        m = self.exponent
+        return -2 * m * (target - y).pow(2 * m - 1) * (1 - y * y) * share[..., None]
+
+    def per_item(self, theta: Tensor, items: Items, pull: str, power: int) -> Tensor:
+        """(R,M,N): mean over items of |gradient of one item|^power, without a loop over items.
+
+        `pull` says of what: "loss" (Fisher information), "predicted" (the loss against the network's
+        own answer), "output" (squared norm of the tanh outputs), "norm" (their norm).
+        """
+        h, a, u, scored = self._clamped(theta, items.probe)
+        o = self.kernel.scores(h, a, self.interaction, u)
+        target, weight = _spread(o, items.target, items.weight)
+        y = torch.tanh(o)
+        if pull == "predicted":
+            best = o.argmax(-1, keepdim=True)
+            guess = torch.full_like(o, -1).scatter_(-1, best, 1.0)
+            target = o.sign() if self.autoassociative else guess
+        if pull in ("loss", "predicted"):
+            error = (target - y).pow(2 * self.exponent - 1)
+            g = -2 * self.exponent * error * (1 - y * y) / o.shape[-1]
+        else:
+            g = 2 * y * (1 - y * y)
+            if pull == "norm":
+                g = g / (2 * y.norm(dim=-1, keepdim=True)).clamp(min=torch.finfo(y.dtype).tiny)
+        g = g * weight[..., None]
+        x = items.probe[..., scored].to(theta.dtype)
+        dh, own = self.kernel.moments(h, a, g, self.interaction, u, x, power)
+        # The item's gradient is the outer product of dh and x, so its powers are an outer product too.
+        total = self.kernel.product_back(dh, items.probe.abs().pow(power), self.neurons)
+        total[..., scored] = own
+        scale = abs(self.scale) ** power
+        return scale * total / weight.sum(-1).clamp(min=1)[:, None, None]
+
+    def predict(self, theta: Tensor, probe: Tensor) -> Tensor:
+        """(R,B): the class whose neuron scores highest after one update."""
+        return self.scores(theta, probe, slice(self.visible, self.neurons)).argmax(-1)
+
+    def energy(self, theta: Tensor, state: Tensor) -> Tensor:
+        """(R,B): -sum over memories of f(similarity)."""
+        return -self.interaction.value(self.similarity(theta, state)).sum(-1)
+
+    def relax(
+        self,
+        theta: Tensor,
+        state: Tensor,
+        steps: int = 20,
+        neurons: slice | None = None,
+        order: str = "synchronous",
+    ) -> Relaxed:
+        """Update the chosen neurons (all by default) with `sign` until nothing changes.
+
+        Synchronous: all at once, as in the paper. Asynchronous: one after the other, which never
+        raises the energy. A neuron with a score of exactly 0 keeps its value. A step here is one
+        update of all chosen neurons, in either order.
+        """
+        if order not in ("synchronous", "asynchronous"):
+            raise ValueError(f"order must be synchronous or asynchronous, not {order!r}")
+        chosen = neurons or slice(0, self.neurons)
+        state = state.to(theta.dtype).expand(theta.shape[0], -1, -1).clone()
+        count = torch.zeros(state.shape[:2], dtype=torch.long, device=state.device)
+        moving = torch.ones_like(count, dtype=torch.bool)
+        for _ in range(steps):
+            before = state[..., chosen].clone()
+            groups = [chosen]
+            if order == "asynchronous":
+                groups = [slice(i, i + 1) for i in range(*chosen.indices(self.neurons))]
+            for group in groups:
+                probe = self.kernel.prepare(state, theta.dtype)
+                o = self.scores(theta, probe, group)
+                state[..., group] = torch.where(o == 0, state[..., group], o.sign())
+            moving = (state[..., chosen] != before).any(-1)
+            count += moving
+            if not bool(moving.any()):
+                break
+        return Relaxed(state, count, ~moving)
+
+    def _clamped(
+        self, theta: Tensor, probe: Tensor, neurons: slice | None = None
+    ) -> tuple[Tensor, Tensor, Tensor | None, slice]:
+        if neurons is None and not self.autoassociative:
+            scored, u = slice(self.visible, self.neurons), None  # a classifier's probe has them at -1
+        else:
+            scored = neurons or slice(0, self.neurons)
+            u = -probe[..., : self.neurons][..., scored].to(theta.dtype)
+        h = self.similarity(theta, probe)
+        return h, (self.scale * theta[..., scored]).contiguous(), u, scored
+
+
+def _spread(o: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Targets and weights with one row for every replica of o."""
+    times = o.shape[0] // target.shape[0]
+    if times == 1:
+        return target, weight
+    return target.repeat_interleave(times, 0), weight.repeat_interleave(times, 0)

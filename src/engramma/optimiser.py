@@ -1,0 +1,65 @@
+"""The paper's gradient descent: momentum, a step scaled for every memory, a clamp, two schedules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+from engramma.kernels import reference
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """Rates and temperatures are numbers, or one a replica."""
+
+    learning_rate: float | tuple[float, ...] = 0.08
+    decay: float = 0.999
+    momentum: float = 0.6
+    initial_temperature: float | tuple[float, ...] = 0.95
+    final_temperature: float | tuple[float, ...] = 0.95
+    epochs: int = 500
+    clamp: float | None = 1.0
+    kernel: ModuleType = reference
+
+    def start(self, theta: Tensor) -> Tensor:
+        return torch.zeros_like(theta)
+
+    def rate(self, epoch: int, theta: Tensor) -> Tensor | float:
+        """Learning rate in `epoch` (counted from 1, as in Algorithm 1)."""
+        return per_replica(self.learning_rate, theta) * self.decay**epoch
+
+    def beta(self, epoch: int, theta: Tensor) -> Tensor | float:
+        first, last = per_replica(self.initial_temperature, theta), per_replica(self.final_temperature, theta)
+        return 1 / (first + (last - first) * epoch / self.epochs)
+
+    def step(
+        self,
+        theta: Tensor,
+        grad: Tensor,
+        velocity: Tensor,
+        epoch: int,
+        visible: int,
+        active: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """One step of every replica; those not `active` (R,) have no more items this epoch and rest."""
+        rate = self.rate(epoch, theta)
+        moved, fresh = self.kernel.step(
+            theta, grad, velocity, rate, self.momentum, visible, self.clamp
+        )
+        if active is None:
+            return moved, fresh
+        keep = active[:, None, None]
+        return torch.where(keep, moved, theta), torch.where(keep, fresh, velocity)
+
+
+def per_replica(value: float | tuple[float, ...] | Tensor, theta: Tensor) -> Tensor | float:
+    """A number as it is; one value a replica as (R,1,1) beside theta."""
+    if isinstance(value, int | float):
+        return float(value)
+    column = torch.as_tensor(value, dtype=theta.dtype, device=theta.device)
+    if column.numel() != theta.shape[0]:
+        raise ValueError(f"{column.numel()} values given for {theta.shape[0]} replicas")
+    return column.reshape(-1, 1, 1)

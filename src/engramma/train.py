@@ -1,0 +1,125 @@
+"""The loop, the only one: it trains on the tasks in turn and yields where it stands after every epoch.
+
+Evaluation, progress, checkpoints and plots belong to the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from engramma.methods.method import Method, Now
+from engramma.network import DenseMemory, Items
+from engramma.optimiser import Optimiser
+from engramma.replicas import Replicas
+from engramma.streams import Stream
+
+
+class Moment(NamedTuple):
+    """Where training stands: after `epoch` (from 1) of `task` (from 0)."""
+
+    task: int
+    epoch: int
+    theta: Tensor
+    state: Any  # the method's
+    network: DenseMemory  # at the present temperature
+    ends_task: bool  # the task is learned and consolidated: a place to evaluate and to resume from
+
+
+def train(
+    network: DenseMemory,
+    stream: Stream,
+    method: Method,
+    optimiser: Optimiser,
+    replicas: Replicas,
+    theta: Tensor,
+    batch_size: int | None = None,
+    cut: str = "full",
+    resume: tuple[int, Any] | None = None,
+) -> Iterator[Moment]:
+    """Train `theta` (R,M,N) on every task of the stream.
+
+    `batch_size` None takes one task's training items. `resume` is (tasks already learned, method state).
+    """
+    done, state = resume if resume is not None else (0, method.start(theta))
+    for index in range(done, len(stream)):
+        task = stream[index]
+        size = batch_size or task.train.probe.shape[1]
+        velocity = optimiser.start(theta)
+        rehearsed, batches = None, Batches(task.train, size, cut, replicas)
+        now = Now(network, task, 0, 0, replicas)
+        for epoch in range(1, optimiser.epochs + 1):
+            now = now._replace(network=network.at(optimiser.beta(epoch, theta)), epoch=epoch)
+            extra = method.rehearse(state, now)
+            if extra is not rehearsed:
+                joined = task.train if extra is None else Items.join(task.train, extra)
+                rehearsed, batches = extra, Batches(joined, size, cut, replicas)
+            for number, (batch, active) in enumerate(batches.epoch(index, epoch)):
+                now = now._replace(step=number)
+                grad = now.network.gradient(theta, batch)
+                step = method.steer(state, now, theta, grad)
+                moved, velocity = optimiser.step(
+                    theta, step, velocity, epoch, network.visible, active
+                )
+                state = method.observe(state, now, grad, step, moved - theta)
+                theta = moved
+            if epoch < optimiser.epochs:
+                yield Moment(index, epoch, theta, state, now.network, False)
+        state = method.consolidate(state, now, theta)
+        yield Moment(index, optimiser.epochs, theta, state, now.network, True)
+
+
+class Batches:
+    """The items of a task and what is rehearsed beside it, shuffled and cut anew every epoch.
+
+    `cut` "full" fills every batch but the last; "even" makes them equally large. Where everything
+    fits in one batch nothing is shuffled: the order would change nothing but rounding.
+    """
+
+    def __init__(self, items: Items, size: int, cut: str, replicas: Replicas) -> None:
+        if size < 1:
+            raise ValueError(f"batch_size must be at least 1, not {size}")
+        if cut not in ("full", "even"):
+            raise ValueError(f"cut must be full or even, not {cut!r}")
+        self.items, self.replicas, self.cut = items, replicas, cut
+        counts = (items.weight > 0).sum(1)
+        self.count = counts.tolist()
+        self.size, self.whole = size, items.probe.shape[1] <= size
+        self.most = max(-(-n // size) for n in self.count)
+        self.equal = len(set(self.count)) == 1
+
+    def epoch(self, task: int, epoch: int) -> Iterator[tuple[Items, Tensor | None]]:
+        """(batch, which replicas have items in it: None for all)."""
+        if self.whole:
+            yield self.items, None
+            return
+        keys = self.replicas.shuffle_keys(self.items.ids, task, epoch)
+        keys = keys.masked_fill(self.items.weight == 0, torch.iinfo(keys.dtype).max)
+        order = keys.argsort(1)
+        for number in range(self.most):
+            spans = [self._span(n, number) for n in self.count]
+            width = max(last - first for first, last in spans)
+            first = torch.tensor([s[0] for s in spans], device=order.device)[:, None]
+            length = torch.tensor([s[1] - s[0] for s in spans], device=order.device)[:, None]
+            column = torch.arange(width, device=order.device)
+            there = column < length
+            place = order.gather(1, (first + column).clamp(max=order.shape[1] - 1))
+            row = torch.arange(len(spans), device=order.device)[:, None]
+            batch = Items(*(part[row, place] for part in self.items))
+            batch = batch._replace(weight=batch.weight * there)
+            active = None
+            if not self.equal:
+                times = len(self.replicas) // len(spans)
+                active = (length[:, 0] > 0).repeat_interleave(times, 0)
+            yield batch, active
+
+    def _span(self, count: int, number: int) -> tuple[int, int]:
+        if self.cut == "full":
+            return min(count, number * self.size), min(count, (number + 1) * self.size)
+        parts = -(-count // self.size)
+        if number >= parts:
+            return count, count
+        return number * count // parts, (number + 1) * count // parts

@@ -44,7 +44,9 @@ class Items(NamedTuple):
     @staticmethod
     def join(*parts: Items) -> Items:
         rows = max(part.probe.shape[0] for part in parts)
-        return Items(*(torch.cat(p, 1) for p in zip(*(q.expand(rows) for q in parts), strict=True)))
+        return Items(
+            *(torch.cat(p, 1) for p in zip(*(q.expand(rows) for q in parts), strict=True))
+        )
 
 
 class Relaxed(NamedTuple):
@@ -193,7 +195,10 @@ class DenseMemory:
         self, theta: Tensor, probe: Tensor, neurons: slice | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None, slice]:
         if neurons is None and not self.autoassociative:
-            scored, u = slice(self.visible, self.neurons), None  # a classifier's probe has them at -1
+            scored, u = (
+                slice(self.visible, self.neurons),
+                None,
+            )  # a classifier's probe has them at -1
         else:
             scored = neurons or slice(0, self.neurons)
             u = -probe[..., : self.neurons][..., scored].to(theta.dtype)

@@ -32,7 +32,10 @@ class Optimiser:
         return per_replica(self.learning_rate, theta) * self.decay**epoch
 
     def beta(self, epoch: int, theta: Tensor) -> Tensor | float:
-        first, last = per_replica(self.initial_temperature, theta), per_replica(self.final_temperature, theta)
+        first, last = (
+            per_replica(self.initial_temperature, theta),
+            per_replica(self.final_temperature, theta),
+        )
         return 1 / (first + (last - first) * epoch / self.epochs)
 
     def step(

@@ -20,6 +20,21 @@ METHODS: dict[str, type[Method]] = {
 }
 
 __all__ = [
-    "AGEM", "EWC", "GEM", "L2", "MAS", "METHODS", "SI", "Anchored", "Buffer", "Method", "Now",
-    "Penalty", "Projection", "Pseudorehearsal", "Rehearsal", "Replay", "Vanilla",
+    "AGEM",
+    "EWC",
+    "GEM",
+    "L2",
+    "MAS",
+    "METHODS",
+    "SI",
+    "Anchored",
+    "Buffer",
+    "Method",
+    "Now",
+    "Penalty",
+    "Projection",
+    "Pseudorehearsal",
+    "Rehearsal",
+    "Replay",
+    "Vanilla",
 ]

@@ -66,19 +66,13 @@ def digits() -> Dataset:
     return Dataset("digits", x, bunch.target.astype(np.int64), 10, 7, (8, 8))  # type: ignore[union-attr]
 
 
-def from_arrays(
-    x: np.ndarray, y: np.ndarray, name: str = "own", threshold: float = 0.0
-) -> Dataset:
+def from_arrays(x: np.ndarray, y: np.ndarray, name: str = "own", threshold: float = 0.0) -> Dataset:
     """The user's own: numbers x (n,P) or (n,H,W), and one label an item, of any kind."""
     x, y = np.asarray(x), np.asarray(y)
     if x.ndim not in (2, 3) or len(x) == 0 or x.dtype.kind not in "buif":
-        raise DataError(
-            f"{name}: x must be numbers of shape (items, features) or (items, height, width)"
-        )
+        raise DataError(f"{name}: x must be numbers of shape (items, features) or (items, height, width)")
     if y.shape != (len(x),) or y.dtype.kind not in "buiUS":
-        raise DataError(
-            f"{name}: y must have one whole number or text label an item, {len(x)} in all"
-        )
+        raise DataError(f"{name}: y must have one whole number or text label an item, {len(x)} in all")
     if x.dtype.kind == "f" and not np.isfinite(x).all():
         raise DataError(f"{name}: x must be finite; it has NaN or infinite entries")
     labels, codes = np.unique(y, return_inverse=True)

@@ -44,9 +44,7 @@ class Items(NamedTuple):
     @staticmethod
     def join(*parts: Items) -> Items:
         rows = max(part.probe.shape[0] for part in parts)
-        return Items(
-            *(torch.cat(p, 1) for p in zip(*(q.expand(rows) for q in parts), strict=True))
-        )
+        return Items(*(torch.cat(p, 1) for p in zip(*(q.expand(rows) for q in parts), strict=True)))
 
 
 class Relaxed(NamedTuple):

@@ -49,9 +49,7 @@ class Optimiser:
     ) -> tuple[Tensor, Tensor]:
         """One step of every replica; those not `active` (R,) have no more items this epoch and rest."""
         rate = self.rate(epoch, theta)
-        moved, fresh = self.kernel.step(
-            theta, grad, velocity, rate, self.momentum, visible, self.clamp
-        )
+        moved, fresh = self.kernel.step(theta, grad, velocity, rate, self.momentum, visible, self.clamp)
         if active is None:
             return moved, fresh
         keep = active[:, None, None]

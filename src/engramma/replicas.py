@@ -50,9 +50,7 @@ class Replicas:
         grid = tuple(seed for seed in unique for _ in range(each))
         return unique if grid == self.seeds else self.seeds
 
-    def draw(
-        self, make: Callable[[np.random.Generator], np.ndarray], purpose: str, *key: int
-    ) -> np.ndarray:
+    def draw(self, make: Callable[[np.random.Generator], np.ndarray], purpose: str, *key: int) -> np.ndarray:
         """(R, ...): what `make` draws from every replica's stream; equal seeds, equal draws."""
         drawn = {s: make(generator(s, purpose, *key)) for s in dict.fromkeys(self.seeds)}
         return np.stack([drawn[s] for s in self.seeds])

@@ -70,9 +70,7 @@ class ClassStream:
                 f"{self.dataset.name}: only images can be rotated; its items have no height and width"
             )
         if self.kind == "split" and self.tasks > self.dataset.classes:
-            raise ValueError(
-                f"tasks must be at most {self.dataset.classes}, the number of classes to split"
-            )
+            raise ValueError(f"tasks must be at most {self.dataset.classes}, the number of classes to split")
         for seed in self.replicas.rows:
             for task in range(self.tasks if self.kind == "split" else 1):
                 most = len(self._candidates(seed, task))
@@ -80,13 +78,8 @@ class ClassStream:
                     raise DataError(
                         f"items must be at most {most}, what {self.dataset.name} has for a task, not {self.items}"
                     )
-        if (
-            round(self.items * self.test_share) < 1
-            or self.items - round(self.items * self.test_share) < 1
-        ):
-            raise ValueError(
-                f"items must leave at least one to train and one to test on, not {self.items}"
-            )
+        if round(self.items * self.test_share) < 1 or self.items - round(self.items * self.test_share) < 1:
+            raise ValueError(f"items must leave at least one to train and one to test on, not {self.items}")
 
     def __len__(self) -> int:
         return self.tasks
@@ -111,9 +104,7 @@ class ClassStream:
 
     def view(self, seed: int, task: int) -> View:
         """The items, permutation and angle of one task of one seed."""
-        chosen = generator(seed, "sample", task).permutation(self._candidates(seed, task))[
-            : self.items
-        ]
+        chosen = generator(seed, "sample", task).permutation(self._candidates(seed, task))[: self.items]
         held = round(self.items * self.test_share)
         permutation = np.arange(self.pixels)
         if self.kind == "permuted":
@@ -140,9 +131,7 @@ class ClassStream:
 
     def _items(self, task: int, parts: list[tuple[np.ndarray, View]]) -> Items:
         states = np.stack([self._states(task, chosen, view) for chosen, view in parts])
-        y = torch.as_tensor(np.stack([self.dataset.y[chosen] for chosen, _ in parts])).to(
-            self.device
-        )
+        y = torch.as_tensor(np.stack([self.dataset.y[chosen] for chosen, _ in parts])).to(self.device)
         target = torch.full((*y.shape, self.classes), -1.0, dtype=self.dtype, device=self.device)
         target.scatter_(2, y[..., None], 1.0)
         ids = (task << 32) + torch.arange(y.shape[1], device=self.device).expand_as(y)
@@ -164,9 +153,7 @@ class ClassStream:
         identity = np.full((len(grey), self.tasks if self.task_id else 0), -1, pixels.dtype)
         if self.task_id:
             identity[:, task] = 1
-        hidden = np.full(
-            (len(grey), self.classes), -1, pixels.dtype
-        )  # a probe does not know its class
+        hidden = np.full((len(grey), self.classes), -1, pixels.dtype)  # a probe does not know its class
         return np.concatenate([pixels, identity, hidden], 1)
 
     def hash(self) -> str:
@@ -177,9 +164,7 @@ class ClassStream:
                 view = self.view(seed, task)
                 for part in (view.train, view.test, view.permutation):
                     state.update(np.ascontiguousarray(part, dtype=np.int64).tobytes())
-                state.update(
-                    repr((view.angle, self.threshold, self.binary, self.task_id)).encode()
-                )
+                state.update(repr((view.angle, self.threshold, self.binary, self.task_id)).encode())
         return state.hexdigest()
 
     def evaluate(self, network: DenseMemory, theta: Tensor) -> dict[str, Tensor]:
@@ -220,9 +205,7 @@ class StateStream:
         if min(self.tasks, self.items, self.size) < 1:
             raise ValueError("tasks, items and size must be at least 1")
         if not 0 <= self.flips <= self.size:
-            raise ValueError(
-                f"flips must be between 0 and the {self.size} neurons, not {self.flips}"
-            )
+            raise ValueError(f"flips must be between 0 and the {self.size} neurons, not {self.flips}")
 
     def __len__(self) -> int:
         return self.tasks
@@ -299,12 +282,8 @@ def rotate(images: np.ndarray, degrees: float) -> np.ndarray:
     cos, sin = float(np.cos(turn)), float(np.sin(turn))
     x = torch.as_tensor(images.astype(np.float64))[:, None]
     high, wide = images.shape[1:]
-    matrix = torch.tensor(
-        [[cos, -sin * high / wide, 0.0], [sin * wide / high, cos, 0.0]], dtype=x.dtype
-    )
-    grid = torch.nn.functional.affine_grid(
-        matrix.expand(len(x), -1, -1), list(x.shape), align_corners=False
-    )
+    matrix = torch.tensor([[cos, -sin * high / wide, 0.0], [sin * wide / high, cos, 0.0]], dtype=x.dtype)
+    grid = torch.nn.functional.affine_grid(matrix.expand(len(x), -1, -1), list(x.shape), align_corners=False)
     turned = torch.nn.functional.grid_sample(x, grid, align_corners=False)[:, 0].numpy()
     return np.rint(turned).astype(images.dtype) if images.dtype.kind in "ui" else turned
 

@@ -48,6 +48,4 @@ def kernel_for(device: torch.device | str, name: str = "auto") -> ModuleType:
         return numba_cpu
     if name == "auto":
         return reference
-    raise ValueError(
-        f"kernel must be auto, reference, numba (on the CPU) or triton (on CUDA), not {name!r}"
-    )
+    raise ValueError(f"kernel must be auto, reference, numba (on the CPU) or triton (on CUDA), not {name!r}")

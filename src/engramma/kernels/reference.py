@@ -56,9 +56,7 @@ def scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None = None) -> Ten
     return out
 
 
-def slopes(
-    h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def slopes(h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None = None) -> tuple[Tensor, Tensor]:
     base = f.slope(h)
     dh, da = torch.zeros_like(h), torch.empty_like(a)
     for k in range(a.shape[-1]):

@@ -29,9 +29,7 @@ class Now(NamedTuple):
 class Method:
     """Does nothing against forgetting: vanilla learning, and the base of every other method."""
 
-    strength_name: ClassVar[str | None] = (
-        None  # the setting that is searched over, one value a replica
-    )
+    strength_name: ClassVar[str | None] = None  # the setting that is searched over, one value a replica
 
     def start(self, theta: Tensor) -> Any:
         """State before the first task."""

@@ -66,9 +66,7 @@ class Penalty(Method):
         strength = 2 * self.half * per_replica(self.strength, theta)
         return grad + strength * (state.weight * theta - state.pull)
 
-    def penalty(
-        self, state: Anchored, theta: Tensor, anchors: list[tuple[Tensor, Tensor]]
-    ) -> Tensor:
+    def penalty(self, state: Anchored, theta: Tensor, anchors: list[tuple[Tensor, Tensor]]) -> Tensor:
         """(R,): the term itself, from the (omega, theta*) of every task. For tests and diagnostics."""
         del state
         total = sum((w * (theta - at) ** 2).flatten(1).sum(1) for w, at in anchors)
@@ -79,9 +77,7 @@ class Penalty(Method):
     def consolidate(self, state: Anchored, now: Now, theta: Tensor) -> Anchored:
         omega = self.importance(state, now, theta)
         if self.unit:
-            omega = omega / omega.mean((1, 2), keepdim=True).clamp(
-                min=torch.finfo(omega.dtype).tiny
-            )
+            omega = omega / omega.mean((1, 2), keepdim=True).clamp(min=torch.finfo(omega.dtype).tiny)
         if self.merge == "separate":
             return state._replace(weight=state.weight + omega, pull=state.pull + omega * theta)
         weight = self.decay * state.weight + omega
@@ -130,13 +126,9 @@ class EWC(Penalty):
         if self.labels == "predicted":
             best = now.network.scores(theta, items.probe).argmax(-1, keepdim=True)
             items = items.expand(len(theta))
-            items = items._replace(
-                target=torch.full_like(items.target, -1.0).scatter_(-1, best, 1.0)
-            )
+            items = items._replace(target=torch.full_like(items.target, -1.0).scatter_(-1, best, 1.0))
         starts = range(0, items.probe.shape[1], self.batch)
-        parts = [
-            now.network.gradient(theta, items.row(slice(s, s + self.batch))) ** 2 for s in starts
-        ]
+        parts = [now.network.gradient(theta, items.row(slice(s, s + self.batch))) ** 2 for s in starts]
         return torch.stack(parts).mean(0)
 
 
@@ -196,9 +188,7 @@ class SI(Penalty):
         steps = torch.zeros(len(theta), dtype=theta.dtype, device=theta.device)
         return Anchored(zero, zero, zero, theta.clone(), steps, raw)
 
-    def observe(
-        self, state: Anchored, now: Now, grad: Tensor, step: Tensor, move: Tensor
-    ) -> Anchored:
+    def observe(self, state: Anchored, now: Now, grad: Tensor, step: Tensor, move: Tensor) -> Anchored:
         assert state.path is not None
         assert state.steps is not None
         path = torch.addcmul(state.path, grad, move, value=-1)

@@ -60,9 +60,7 @@ class Projection(Method):
         blocks = [self._drawn(items, now) for items in by_task(state.buffer)]
         return project(grad, self.references(blocks, now, theta), self.margin)
 
-    def observe(
-        self, state: Guarded, now: Now, grad: Tensor, step: Tensor, move: Tensor
-    ) -> Guarded:
+    def observe(self, state: Guarded, now: Now, grad: Tensor, step: Tensor, move: Tensor) -> Guarded:
         if state.buffer.items is None:
             return state
         turned = (grad != step).flatten(1).any(1)
@@ -178,14 +176,10 @@ def _solve(P: Tensor, q: Tensor, pushing: Tensor) -> tuple[Tensor, Tensor]:
 
 def _try_all(P: Tensor, q: Tensor) -> Tensor:
     count = q.shape[1]
-    sets = (
-        torch.arange(2**count, device=q.device)[:, None] >> torch.arange(count, device=q.device)
-    ) & 1
+    sets = (torch.arange(2**count, device=q.device)[:, None] >> torch.arange(count, device=q.device)) & 1
     w, slope = _solve(P[:, None], q[:, None], sets.bool().expand(len(q), -1, -1))
     # The right set violates neither condition; rounding makes that "the one that violates least".
-    wrong = torch.maximum(
-        (-w).amax(-1), torch.where(sets.bool(), 0.0, -slope).amax(-1)
-    ).nan_to_num(torch.inf)
+    wrong = torch.maximum((-w).amax(-1), torch.where(sets.bool(), 0.0, -slope).amax(-1)).nan_to_num(torch.inf)
     best = wrong.argmin(1)
     return w[torch.arange(len(w), device=w.device), best]
 
@@ -208,8 +202,7 @@ def _exchange(P: Tensor, q: Tensor) -> Tensor:
         fewest = torch.minimum(fewest, number)
         # While it helps, exchange all that are wrong; when it cycles, the last alone, which must end.
         last = wrong & (
-            torch.arange(count, device=q.device)
-            == (count - 1 - wrong.flip(1).int().argmax(1))[:, None]
+            torch.arange(count, device=q.device) == (count - 1 - wrong.flip(1).int().argmax(1))[:, None]
         )
         pushing = pushing ^ torch.where((patience >= 0)[:, None], wrong, last)
         w, slope = _solve(P, q, pushing)

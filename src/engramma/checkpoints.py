@@ -9,10 +9,10 @@ only those that the method's own modules already know are made again.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -113,6 +113,20 @@ def packs(store: Store) -> dict[str, tuple[str, ...]]:
             except (OSError, ValueError, KeyError):
                 continue
     return found
+
+
+def finished(store: Store) -> list[str]:
+    """Packs whose runs all have records and whose checkpoints nobody asked to keep: a killed process's."""
+    there = set(store.names())
+    return [name for name, runs in packs(store).items() if there.issuperset(runs) and not _asked(store, name)]
+
+
+def _asked(store: Store, pack: str) -> bool:
+    for done in stages(store, pack):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            head = unpack_json((store.checkpoints / pack / str(done) / "checkpoint.json").read_bytes())
+            return bool(head["facts"].get("keep"))
+    return False
 
 
 def discard(store: Store, pack: str, below: int | None = None) -> None:

@@ -76,10 +76,11 @@ def remove_folder(place: Path, owner: str) -> None:
 
 def read_folder(place: Path, *names: str) -> dict[str, bytes]:
     """The named files (all of them where none is named), every file of the folder checked by its checksum."""
+    listed: dict[str, str] = {}
     try:
-        listed = dict(
-            reversed(line.split("  ", 1)) for line in (place / SUMS).read_text("utf-8").splitlines()
-        )
+        for line in (place / SUMS).read_text("utf-8").splitlines():
+            expected, name = line.split("  ", 1)
+            listed[name] = expected
     except (OSError, ValueError) as error:
         raise Damaged(f"{place}: {SUMS} is missing or unreadable ({type(error).__name__})") from None
     found: dict[str, bytes] = {}

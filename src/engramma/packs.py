@@ -103,7 +103,7 @@ def run_pack(
                     moment.theta if whole else None,
                     moment.state if whole else None,
                     ledger.tensors(),
-                    {**ledger.facts(), **lineage(first)},
+                    {**ledger.facts(), **lineage(first), "keep": keep_checkpoints},
                 )
                 if whole or len(ordered) > 1:
                     checkpoints.save(store, name, saved)

@@ -81,6 +81,8 @@ def run(
     with Claims(store.claims) as claims:
         store.owner = claims.owner
         claims.sweep(store.path, store.checkpoints, *store.checkpoints.glob("*"))
+        for pack in checkpoints.finished(store):
+            checkpoints.discard(store, pack)
         missing = [e for e in wanted if store.find(e, memories) is None]
         watch.total, watch.done = sum(map(total_work, missing)), 0.0
         queue = _plan(missing, wanted, store, device, room)
@@ -94,7 +96,7 @@ def run(
                     continue
                 queue.remove(pack)
                 others = [e for e in pack if e.name not in names]
-                left = [e for e in mine if e not in ran_by(store, mine, memories)]
+                left = [e for e in mine if store.find(e, memories) is None]
                 if others:
                     queue.append(others)
                 try:
@@ -115,11 +117,6 @@ def run(
         raise OSError(f"records of {', '.join(lost)} were removed or damaged while the study ran")
     by_name = {r.name: r for r in records if r is not None}
     return Outcome([by_name[e.name] for e in experiments], len(ran), len(wanted) - len(missing))
-
-
-def ran_by(store: Store, pack: list[Experiment], memories: bool) -> list[Experiment]:
-    """Those of a pack that have their record by now."""
-    return [e for e in pack if store.find(e, memories) is not None]
 
 
 def total_work(e: Experiment) -> float:
@@ -175,8 +172,8 @@ def _run(pack: list[Experiment], store: Store, watch: Work, **options: Any) -> N
         if len(pack) == 1:
             need = memory(pack) / 2**30
             raise MemoryError(
-                f"run {first.name} does not fit the device ({need:.1f} GiB or more): use fewer memories or items, "
-                "a smaller batch_size, or float32"
+                f"run {first.name} does not fit the device ({need:.1f} GiB or more): use fewer memories or "
+                "items, a smaller batch_size, or float32"
             )
         log.warning("a pack of %d runs does not fit the device's memory: halved", len(pack))
         for half in halves(pack):

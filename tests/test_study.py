@@ -100,7 +100,10 @@ def test_pack_equals_alone(method: str, tmp_path: Path) -> None:
     strengths = [None] if method == "vanilla" else [0.2, 0.6]
     rates = [0.08, 0.05]
     pack = [
-        small(method=method, seed=s, strength=g, learning_rate=r) for g in strengths for r in rates for s in (0, 3)
+        small(method=method, seed=s, strength=g, learning_rate=r)
+        for g in strengths
+        for r in rates
+        for s in (0, 3)
     ]
     together = run_pack(pack, Store(tmp_path / "together"))
     for experiment, record in zip(pack, together, strict=True):
@@ -152,11 +155,16 @@ def test_memories_are_kept_on_request_and_survive_a_resume(tmp_path: Path) -> No
     assert plain[0].memories(0) is None
     with pytest.raises(Stop):
         run_pack(pack, Store(tmp_path), keep_memories=True, tick=stop_at(2, 1))
-    kept = run(pack, Store(tmp_path), keep_memories=True)
+    assert run(pack, Store(tmp_path)).ran == 0  # leaves the work in hand alone
+    assert checkpoints.stages(Store(tmp_path), packs.pack_name(pack)) == [1, 2]
+    seen = Work(on_change=lambda work: marks.append(work.doing))
+    marks: list[str] = []
+    kept = run(pack, Store(tmp_path), keep_memories=True, watch=seen)
     assert kept.ran == 2
+    assert {mark[-8:] for mark in marks} == {"task 3/3"}
     final = kept.records[1].memories(2)
     assert final is not None
-    assert final.shape == (6, 79)
+    assert final.shape == (6, 77)
     assert same(plain[1], kept.records[1])
     assert run(pack, Store(tmp_path)).ran == 0
     assert run(pack, Store(tmp_path), keep_memories=True).ran == 0

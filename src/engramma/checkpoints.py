@@ -116,16 +116,18 @@ def packs(store: Store) -> dict[str, tuple[str, ...]]:
 
 
 def finished(store: Store) -> list[str]:
-    """Packs whose runs all have records and whose checkpoints nobody asked to keep: a killed process's."""
-    there = set(store.names())
-    return [name for name, runs in packs(store).items() if there.issuperset(runs) and not _asked(store, name)]
+    """Packs whose records are all there and whose checkpoints nobody asked to keep: a killed process's."""
+    return [name for name, runs in packs(store).items() if not _needed(store, name, runs)]
 
 
-def _asked(store: Store, pack: str) -> bool:
+def _needed(store: Store, pack: str, runs: tuple[str, ...]) -> bool:
     for done in stages(store, pack):
         with contextlib.suppress(OSError, ValueError, KeyError):
-            head = unpack_json((store.checkpoints / pack / str(done) / "checkpoint.json").read_bytes())
-            return bool(head["facts"].get("keep"))
+            facts = unpack_json((store.checkpoints / pack / str(done) / "checkpoint.json").read_bytes())[
+                "facts"
+            ]
+            file = "memories.safetensors" if facts["memories"] else "record.json"
+            return facts["keep"] or not all((store.path / run / file).is_file() for run in runs)
     return False
 
 

@@ -15,12 +15,13 @@ from engramma.methods import Now
 from engramma.records import Store
 
 
-def lineage(experiment: Experiment) -> dict[str, Any]:
+def lineage(pack: Sequence[Experiment]) -> dict[str, Any]:
     """What a checkpoint says of its runs, for a fork to see whether it fits."""
-    rest = experiment.canonical(*VARYING, "method", "settings", "fork")
+    rest = pack[0].canonical(*VARYING, "method", "settings", "fork")
     return {
-        "method": experiment.method,
-        "settings": experiment.settings,
+        "seeds": [e.seed for e in pack],
+        "method": pack[0].method,
+        "settings": pack[0].settings,
         "setting": hashlib.sha256(rest.encode()).hexdigest(),
     }
 
@@ -50,7 +51,7 @@ def branch(store: Store, ordered: Sequence[Experiment], built: Built) -> Checkpo
             f"fork: {store.path} has no checkpoints of {', '.join(missing)} (--keep-checkpoints)"
         )
     rows = [packs[homes[p]].index(p) for p in parents]
-    stages = [_stage(store, parents, homes, done, ordered[0], None) for done in range(1, after + 2)]
+    stages = [_stage(store, parents, homes, done, ordered, None) for done in range(1, after + 2)]
     memories = [
         torch.stack([c.theta[r] for c, r in zip(stage, rows, strict=True) if c.theta is not None]).to(
             built.theta
@@ -58,10 +59,12 @@ def branch(store: Store, ordered: Sequence[Experiment], built: Built) -> Checkpo
         for stage in stages
     ]
     last = stages[-1]
+    if [c.facts["seeds"][r] for c, r in zip(last, rows, strict=True)] != [e.seed for e in ordered]:
+        raise ValueError("fork: the seed must be that of the run continued")
     told = {k: last[0].facts[k] for k in ("method", "settings")}
     one_pack = packs[homes[parents[0]]] == tuple(parents)
     if one_pack and told == {"method": ordered[0].method, "settings": ordered[0].settings}:
-        state = _stage(store, parents[:1], homes, after + 1, ordered[0], built)[0].state
+        state = _stage(store, parents[:1], homes, after + 1, ordered, built)[0].state
     else:
         state = built.method.start(memories[0])
         network = built.network.at(built.optimiser.beta(built.optimiser.epochs, built.theta))
@@ -78,7 +81,12 @@ def branch(store: Store, ordered: Sequence[Experiment], built: Built) -> Checkpo
 
 
 def _stage(
-    store: Store, parents: list[str], homes: dict[str, str], done: int, child: Experiment, built: Built | None
+    store: Store,
+    parents: list[str],
+    homes: dict[str, str],
+    done: int,
+    children: Sequence[Experiment],
+    built: Built | None,
 ) -> list[Checkpoint]:
     """The checkpoint of every parent after `done` tasks."""
     device = built.theta.device if built else "cpu"
@@ -87,7 +95,7 @@ def _stage(
         point = checkpoints.load(store, pack, done, built.method if built else None, device)
         if point is None or point.theta is None:
             raise ValueError(f"fork: no checkpoint after task {done - 1} of pack {pack} (--keep-checkpoints)")
-        if point.facts["setting"] != lineage(child)["setting"]:
+        if point.facts["setting"] != lineage(children)["setting"]:
             raise ValueError(
                 "fork: only the method, its settings and what varies between replicas may change"
             )

@@ -103,7 +103,12 @@ def run_pack(
                     moment.theta if whole else None,
                     moment.state if whole else None,
                     ledger.tensors(),
-                    {**ledger.facts(), **lineage(first), "keep": keep_checkpoints},
+                    {
+                        **ledger.facts(),
+                        **lineage(ordered),
+                        "keep": keep_checkpoints,
+                        "memories": keep_memories,
+                    },
                 )
                 if whole or len(ordered) > 1:
                     checkpoints.save(store, name, saved)

@@ -152,7 +152,7 @@ def _census(states: Tensor, converged: Tensor, identity: slice | None) -> Tensor
         if identity is not None:
             claims = replica[:, identity]
             single = claims.sum(1) == 1
-            row += (claims & single[:, None]).sum(0).tolist() + [int((~single).sum())]
+            row += [*(claims & single[:, None]).sum(0).tolist(), int((~single).sum())]
         rows.append(row)
     return torch.tensor(rows, dtype=torch.float64)
 

@@ -58,7 +58,7 @@ class ClassStream:
     device: torch.device | str = "cpu"
     dtype: torch.dtype = torch.float64
     kernel: ModuleType = reference
-    _cache: dict[int, Items] = field(default_factory=dict, compare=False, repr=False)
+    _cache: dict[int, Items] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

@@ -175,7 +175,7 @@ class DenseMemory:
         if order not in ("synchronous", "asynchronous"):
             raise ValueError(f"order must be synchronous or asynchronous, not {order!r}")
         chosen = neurons or slice(0, self.neurons)
-        state = state.to(theta.dtype).expand(theta.shape[0], -1, -1).clone()
+        state = state.to(theta.dtype).repeat_interleave(theta.shape[0] // state.shape[0], 0)
         count = torch.zeros(state.shape[:2], dtype=torch.long, device=state.device)
         moving = torch.ones_like(count, dtype=torch.bool)
         for _ in range(steps):

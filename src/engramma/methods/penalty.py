@@ -46,7 +46,7 @@ class Penalty(Method):
     def __post_init__(self) -> None:
         values = (self.strength,) if isinstance(self.strength, int | float) else self.strength
         for value in values:
-            if not value >= 0:
+            if not 0 <= value < float("inf"):
                 raise ValueError(f"strength must be 0 or more, not {value}")
         if self.merge not in ("separate", "online"):
             raise ValueError(f"merge must be separate or online, not {self.merge!r}")

@@ -75,7 +75,11 @@ class Polynomial(Interaction):
     def slope(self, x: Tensor) -> Tensor:
         if self.n == int(self.n):
             return self.n * power(x, self.n - 1)
-        return self.n * x.sign() * power(x.abs() if self.n > 1 else torch.where(x == 0, 1.0, x.abs()), self.n - 1)
+        return (
+            self.n
+            * x.sign()
+            * power(x.abs() if self.n > 1 else torch.where(x == 0, 1.0, x.abs()), self.n - 1)
+        )
 
 
 def _base(x: Tensor, n: float) -> Tensor:

@@ -203,7 +203,7 @@ def test_bipolar_importance_is_one_number_a_memory() -> None:
 
 @given(seed=st.integers(0, 10_000), patterns=st.integers(1, 6), neurons=st.integers(2, 14))
 def test_vertex_two_is_the_classical_hopfield_network(seed: int, patterns: int, neurons: int) -> None:
-    """(z.x+)^2 - (z.x-)^2 = 4 z_i sum_{j != i} z_j x_j, so with the patterns as memories and n = 2 the score is
+    """(z.x+)^2 - (z.x-)^2 = 4 z_i sum_{j != i} z_j x_j, so with patterns as memories and n = 2 the score is
     4 (beta/N)^2 (W x)_i, with the Hebbian W = sum z z' without diagonal: its sign is Hopfield's update."""
     draw = torch.Generator().manual_seed(seed)
     stored, states = (
@@ -216,7 +216,7 @@ def test_vertex_two_is_the_classical_hopfield_network(seed: int, patterns: int, 
     field = states @ W
     scores = network.scores(stored[None], states[None])[0]
     torch.testing.assert_close(scores, 4 * (beta / neurons) ** 2 * field, rtol=1e-10, atol=1e-12)
-    # Powers of two are exact: then the sign of a field of 0 is also the same, and the neuron keeps its value.
+    # With beta = N all is exact in whole numbers, and a neuron whose field is 0 keeps its value.
     exact = DenseMemory(neurons, 0, Polynomial(2), autoassociative=True, beta=float(neurons))
     updated = exact.relax(stored[None], states[None], 1).state[0]
     assert torch.equal(updated, torch.where(field == 0, states, field.sign()))

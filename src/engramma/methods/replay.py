@@ -112,7 +112,8 @@ class Pseudorehearsal(Replay):
         probes = torch.as_tensor(drawn).to(theta)
         rest = net.relax(theta, probes, self.steps)
         classes = slice(net.visible, net.neurons)
-        state = rest.state if self.pairs == "homogeneous" else probes.clone()
+        # A copy: the class neurons are hidden in it below, and the target is read from the state at rest.
+        state = (rest.state if self.pairs == "homogeneous" else probes).clone()
         if net.autoassociative:
             target = rest.state
         elif self.label == "relaxed":

@@ -156,7 +156,8 @@ def _step(
     size = tl.abs(v)
     seen = j < visible
     largest = tl.where(seen, tl.max(tl.where(seen, size, 0.0)), tl.max(tl.where(seen, 0.0, size)))
-    moved = theta - rate * tl.where(largest > 0, v / tl.where(largest > 0, largest, 1.0), 0.0)
+    # Where nothing pulls nothing moves; what is not a number must reach the memories.
+    moved = theta - rate * tl.where(largest == 0, 0.0, v / tl.where(largest == 0, 1.0, largest))
     if clamped:
         moved = tl.where(seen, tl.minimum(tl.maximum(moved, -clamp), clamp), moved)
     tl.store(out_ptr + row * N + j, moved, there)

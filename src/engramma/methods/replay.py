@@ -112,7 +112,8 @@ class Pseudorehearsal(Replay):
         probes = torch.as_tensor(drawn).to(theta)
         rest = net.relax(theta, probes, self.steps)
         classes = slice(net.visible, net.neurons)
-        state = rest.state if self.pairs == "homogeneous" else probes.clone()
+        # A copy: the class neurons are hidden in it below, and the target is read from the state at rest.
+        state = (rest.state if self.pairs == "homogeneous" else probes).clone()
         if net.autoassociative:
             target = rest.state
         elif self.label == "relaxed":
@@ -152,7 +153,7 @@ def _census(states: Tensor, converged: Tensor, identity: slice | None) -> Tensor
         if identity is not None:
             claims = replica[:, identity]
             single = claims.sum(1) == 1
-            row += (claims & single[:, None]).sum(0).tolist() + [int((~single).sum())]
+            row += [*(claims & single[:, None]).sum(0).tolist(), int((~single).sum())]
         rows.append(row)
     return torch.tensor(rows, dtype=torch.float64)
 

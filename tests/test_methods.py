@@ -72,7 +72,7 @@ def run(make_stream, make_network, device, dtype) -> Callable[..., list[Moment]]
         replicas = Replicas(seeds)
         stream = make_stream(replicas, items=40, tasks=tasks)
         network = make_network(stream, LeakyRectifiedPolynomial(3))
-        # An odd number: an even one, clamped to -1 and +1, can tie, and rounding then decides a neuron's sign.
+        # An odd number: an even one, clamped to -1 and +1, can tie, and rounding then decides a sign.
         theta = replicas.memories(7, stream.neurons, device=device, dtype=dtype)
         done, theta, state = start or (0, theta, None)
         resume = (done, state) if start else None

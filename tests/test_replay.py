@@ -123,8 +123,8 @@ def transcribed(network: DenseMemory, theta: Tensor, count: int, task: int, step
 @pytest.mark.parametrize("label", ["strongest", "relaxed"])
 @pytest.mark.parametrize("pairs", ["homogeneous", "heterogeneous"])
 def test_pseudo_items(pairs: str, label: str, world) -> None:
-    """Homogeneous: the relaxed state. Heterogeneous: the random one with the label it relaxed to. Neither knows
-    its class as a probe."""
+    """Homogeneous: the relaxed state. Heterogeneous: the random one, with the label it relaxed to. As probes,
+    neither knows its class."""
     _, network, theta = world
     state, _ = lived(Pseudorehearsal(0.5, pairs=pairs, label=label), world, 2)
     for task in range(2):

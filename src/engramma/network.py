@@ -84,7 +84,8 @@ class DenseMemory:
 
     def similarity(self, theta: Tensor, probe: Tensor) -> Tensor:
         """(R,B,M): beta/N times the overlap of every probe with every memory."""
-        return self.scale * self.kernel.product(probe, theta)
+        # The scale goes onto the memories, which are few, and not onto the products, which are many.
+        return self.kernel.product(probe, self.scale * theta)
 
     def scores(self, theta: Tensor, probe: Tensor, neurons: slice | None = None) -> Tensor:
         """(R,B,K): o of the chosen neurons (by default those that are learned)."""
@@ -101,20 +102,11 @@ class DenseMemory:
     def gradient(self, theta: Tensor, items: Items) -> Tensor:
         """(R,M,N): the gradient of each replica's own loss, in closed form."""
         h, a, u, scored = self._clamped(theta, items.probe)
-        o = self.kernel.scores(h, a, self.interaction, u)
-        g = self.loss_slope(o, items.target, items.weight)
-        dh, da = self.kernel.slopes(h, a, g, self.interaction, u)
+        share = items.weight / (items.weight.sum(-1, keepdim=True).clamp(min=1) * a.shape[-1])
+        dh, da = self.kernel.pull(h, a, items.target, share, self.exponent, self.interaction, u)
         grad = self.kernel.product_back(dh, items.probe, self.neurons)
         grad[..., scored] += da
         return grad.mul_(self.scale)
-
-    def loss_slope(self, o: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-        """(R,B,K): dL/do of the mean loss."""
-        target, weight = _spread(o, target, weight)
-        share = weight / (weight.sum(-1, keepdim=True).clamp(min=1) * o.shape[-1])
-        y = torch.tanh(o)
-        m = self.exponent
-        return -2 * m * (target - y).pow(2 * m - 1) * (1 - y * y) * share[..., None]
 
     def per_item(self, theta: Tensor, items: Items, pull: str, power: int) -> Tensor:
         """(R,M,N): mean over items of |gradient of one item|^power, without a loop over items.

@@ -12,9 +12,11 @@ Signatures and axes are in `engramma.kernels`; the loops in `numba_loops`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from itertools import pairwise
+from itertools import product as pairs
 from typing import Any
 
 import numpy as np
@@ -35,86 +37,88 @@ def product(probe: Tensor, theta: Tensor) -> Tensor:
     x, z, times = _array(probe, theta.dtype), _array(theta), len(theta) // len(probe)
     h = np.empty((len(z), x.shape[1], z.shape[1]), z.dtype)
 
-    def work(r: int, items: slice) -> None:
-        np.dot(x[r // times, items], z[r].T, out=h[r, items])
+    def work(r: int, block: slice) -> None:
+        np.dot(x[r // times, block], z[r].T, out=h[r, block])
 
-    _each(work, len(h), _cuts(x.shape[1]))
+    _each(work, len(h), _cut(x.shape[1]))
     return torch.from_numpy(h)
 
 
 def product_back(dh: Tensor, probe: Tensor, neurons: int) -> Tensor:
-    x, d, times = _array(probe, dh.dtype)[..., :neurons], _array(dh), len(dh) // len(probe)
-    cuts = _cuts(x.shape[1])
+    d, x, times = _array(dh), _array(probe, dh.dtype)[..., :neurons], len(dh) // len(probe)
+    blocks = _cut(x.shape[1])
     grad = np.empty((len(d), d.shape[2], neurons), d.dtype)
-    if len(cuts) == 1:
-        _each(lambda r, items: np.dot(d[r].T, x[r // times], out=grad[r]), len(d), cuts)
-        return torch.from_numpy(grad)
-    # Every block of items has a gradient of its own; few replicas at a time, or these would fill the memory.
+    # Every block of items makes a gradient of its own, to be added up in order; a few replicas at a time,
+    # or these would fill the memory.
     group = min(len(d), torch.get_num_threads())
-    parts = np.empty((group, len(cuts), *grad.shape[1:]), d.dtype)
-    number = {items.start: p for p, items in enumerate(cuts)}
+    parts = np.empty((group, len(blocks), *grad.shape[1:]), d.dtype)
     for first in range(0, len(d), group):
+        ours = range(first, min(first + group, len(d)))
 
-        def work(r: int, items: slice, first: int = first) -> None:
-            x_r = x[(first + r) // times, items]
-            np.dot(d[first + r, items].T, x_r, out=parts[r, number[items.start]])
+        def work(i: int, p: int, ours: range = ours) -> None:
+            r, block = ours[i], blocks[p]
+            np.dot(d[r, block].T, x[r // times, block], out=parts[i, p])
 
-        def total(r: int, memories: slice, first: int = first) -> None:
-            loops.gather(parts[r], memories.start, grad[first + r, memories])
+        def add(i: int, memories: slice, ours: range = ours) -> None:
+            loops.gather(parts[i], memories.start, grad[ours[i], memories])
 
-        here = min(group, len(d) - first)
-        _each(work, here, cuts)
-        _each(total, here, _cuts(d.shape[2]))
+        _each(work, len(ours), range(len(blocks)))
+        _each(add, len(ours), _cut(d.shape[2]))
     return torch.from_numpy(grad)
 
 
 def scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None = None) -> Tensor:
-    like, z, signs, rule = _array(h), _array(a.mT), _signs(h, a, u), _rule(f, h.dtype)
-    out, times = np.empty((*like.shape[:2], z.shape[1]), like.dtype), len(like) // len(signs)
+    s, z, signs = _array(h), _array(a.mT), _signs(h, a, u)
+    n, leak, *_ = _rule(f, h.dtype)
+    out, times = np.empty((*s.shape[:2], z.shape[1]), s.dtype), len(s) // len(signs)
 
-    def work(r: int, items: slice) -> None:
-        loops.scores(like[r, items], z[r], signs[r // times, items], rule[0], rule[-1], out[r, items])
+    def work(r: int, block: slice) -> None:
+        loops.scores(s[r, block], z[r], signs[r // times, block], n, leak, out[r, block])
 
-    _each(work, len(like), _cuts(like.shape[1]))
+    _each(work, len(s), _cut(s.shape[1]))
     return torch.from_numpy(out)
 
 
 def slopes(h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    z, signs, pulls, rule = _array(a.mT), _signs(h, a, u), _array(g), _rule(f, h)
+    z, signs, pulls = _array(a.mT), _signs(h, a, u), _array(g)
+    n, _, less, low, factor = _rule(f, h.dtype)
     times = len(h) // len(signs)
 
-    def work(r: int, items: slice, h_r: Any, dh: Any, da: Any) -> None:
-        loops.slopes(h_r, z[r], signs[r // times, items], pulls[r, items], *rule, dh, da)
+    def work(r: int, block: slice, h_r: Any, dh: Any, da: Any) -> None:
+        loops.slopes(h_r, z[r], signs[r // times, block], pulls[r, block], n, less, low, factor, dh, da)
 
-    return _blocks(work, h, z)
+    dh, da = _sum_blocks(work, h, z)
+    return dh, 2 * da
 
 
 def pull(
     h: Tensor, a: Tensor, target: Tensor, share: Tensor, m: int, f: Interaction, u: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    z, signs, rule = _array(a.mT), _signs(h, a, u), _rule(f, h.dtype)
-    t, s = _array(target, h.dtype), _array(share, h.dtype)
-    near, far = len(h) // len(signs), len(h) // len(t)
+    z, signs = _array(a.mT), _signs(h, a, u)
+    n, leak, less, low, factor = _rule(f, h.dtype)
+    goal, weight = _array(target, h.dtype), _array(share, h.dtype)
+    times, each = len(h) // len(goal), len(h) // len(signs)
 
-    def work(r: int, items: slice, h_r: Any, dh: Any, da: Any) -> None:
-        t_r, s_r, u_r = t[r // far, items], s[r // far, items], signs[r // near, items]
-        loops.pull(h_r, z[r], t_r, s_r, m, u_r, *rule, dh, da)
+    def work(r: int, block: slice, h_r: Any, dh: Any, da: Any) -> None:
+        t, w, s = goal[r // times, block], weight[r // times, block], signs[r // each, block]
+        loops.pull(h_r, z[r], t, w, m, s, n, leak, less, low, factor, dh, da)
 
-    return _blocks(work, h, z)
+    dh, da = _sum_blocks(work, h, z)
+    return dh, 2 * da
 
 
 def moments(
     h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None, x: Tensor, power: int
 ) -> tuple[Tensor, Tensor]:
-    z, signs, pulls, rule = _array(a.mT), _signs(h, a, u), _array(g), _rule(f, h)
-    own, near = _array(x, h.dtype), len(h) // len(signs)
-    far = len(h) // len(own)
+    z, signs, pulls, own = _array(a.mT), _signs(h, a, u), _array(g), _array(x, h.dtype)
+    n, _, less, low, factor = _rule(f, h.dtype)
+    times, each = len(h) // len(own), len(h) // len(signs)
 
-    def work(r: int, items: slice, h_r: Any, dh: Any, out: Any) -> None:
-        u_r, x_r = signs[r // near, items], own[r // far, items]
-        loops.moments(h_r, z[r], u_r, pulls[r, items], x_r, power == 2, *rule, dh, out)
+    def work(r: int, block: slice, h_r: Any, dh: Any, out: Any) -> None:
+        s, x_r = signs[r // each, block], own[r // times, block]
+        loops.moments(h_r, z[r], s, pulls[r, block], x_r, power == 2, n, less, low, factor, dh, out)
 
-    return _blocks(work, h, z, double=False)
+    return _sum_blocks(work, h, z)
 
 
 def step(
@@ -132,33 +136,30 @@ def step(
     rates = np.broadcast_to(np.asarray(rate, z.dtype).reshape(-1), len(z))
     limit = None if clamp is None else kind(clamp)
 
-    def work(r: int, memories: slice) -> None:
-        old = z[r, memories], g[r, memories], v[r, memories]
-        new = moved[r, memories], fresh[r, memories]
-        loops.step(*old, rates[r], kind(momentum), visible, limit, *new)
+    def work(r: int, block: slice) -> None:
+        old = z[r, block], g[r, block], v[r, block]
+        loops.step(*old, rates[r], kind(momentum), visible, limit, moved[r, block], fresh[r, block])
 
-    _each(work, len(z), _cuts(z.shape[1]))
+    _each(work, len(z), _cut(z.shape[1]))
     return torch.from_numpy(moved), torch.from_numpy(fresh)
 
 
-def _blocks(work: Callable[..., None], h: Tensor, z: Any, double: bool = True) -> tuple[Tensor, Tensor]:
-    """`work` on every block of items: dh (R,B,M) as it is written, and the sum (R,M,K) of what is added up."""
-    like, cuts = _array(h), _cuts(h.shape[1])
-    dh, sums = np.empty_like(like), np.zeros((len(like), len(cuts), *z.shape[1:]), like.dtype)
-    number = {items.start: p for p, items in enumerate(cuts)}
+def _sum_blocks(work: Callable[..., None], h: Tensor, z: Any) -> tuple[Tensor, Tensor]:
+    """`work` on every block of items: dh (R,B,M) as it writes it, and the sum (R,M,K) of what it adds up."""
+    s, blocks = _array(h), _cut(h.shape[1])
+    dh, sums = np.empty_like(s), np.zeros((len(s), len(blocks), *z.shape[1:]), s.dtype)
 
-    def block(r: int, items: slice) -> None:
-        work(r, items, like[r, items], dh[r, items], sums[r, number[items.start]])
+    def each(r: int, p: int) -> None:
+        work(r, blocks[p], s[r, blocks[p]], dh[r, blocks[p]], sums[r, p])
 
-    _each(block, len(like), cuts)
-    whole = sums.sum(1)
-    return torch.from_numpy(dh), torch.from_numpy(2 * whole if double else whole).mT
+    _each(each, len(s), range(len(blocks)))
+    return torch.from_numpy(dh), torch.from_numpy(sums.sum(1)).mT
 
 
 def _array(t: Tensor, dtype: torch.dtype | None = None) -> Any:
-    """The same memory as a NumPy array, whose last two axes are in order."""
+    """The same memory as a NumPy array; a copy where the dtype differs or rows are not in order."""
     t = t.to(dtype or t.dtype)
-    return (t if t.ndim < 2 or t[0].is_contiguous() else t.contiguous()).numpy()
+    return (t if t.ndim == 3 and len(t) and t[0].is_contiguous() else t.contiguous()).numpy()
 
 
 def _signs(h: Tensor, a: Tensor, u: Tensor | None) -> Any:
@@ -166,40 +167,40 @@ def _signs(h: Tensor, a: Tensor, u: Tensor | None) -> Any:
     return torch.ones(1, h.shape[1], a.shape[2], dtype=h.dtype).numpy() if u is None else _array(u)
 
 
-def _rule(f: Interaction, dtype: torch.dtype) -> tuple[Any, Any, Any, Any]:
-    """n, n - 1, n as a factor and the leak, in the types that choose the loops' machine code."""
+def _rule(f: Interaction, dtype: torch.dtype) -> tuple[Any, ...]:
+    """n, the leak, n - 1, leak / n and n as a factor, in the types that choose the loops' machine code."""
     kind = np.float32 if dtype == torch.float32 else np.float64
-    leak = kind(f.leak) if isinstance(f, LeakyRectifiedPolynomial) else None
+    leak, low = None, None
+    if isinstance(f, LeakyRectifiedPolynomial):
+        leak, low = kind(f.leak), kind(f.leak / f.n)
     if f.n == int(f.n):
-        return loops.binary(int(f.n)), loops.binary(int(f.n) - 1), kind(f.n), leak
-    return kind(f.n), kind(f.n - 1), kind(f.n), leak
+        return loops.binary(int(f.n)), leak, loops.binary(int(f.n) - 1), low, kind(f.n)
+    return kind(f.n), leak, kind(f.n - 1), low, kind(f.n)
 
 
-def _cuts(count: int) -> list[slice]:
-    """At most 8 nearly equal blocks: large enough for the BLAS, several where there is work for several threads."""
+def _cut(count: int) -> list[slice]:
+    """Up to 8 equal blocks: several where several threads have enough to do, yet large for the BLAS."""
     parts = 1 if count < 256 else min(8, max(2, round(count / 1000)))
-    edges = [p * count // parts for p in range(parts + 1)]
-    return [slice(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    return [slice(a, b) for a, b in pairwise(p * count // parts for p in range(parts + 1))]
 
 
-def _each(work: Callable[[int, slice], Any], replicas: int, cuts: list[slice]) -> None:
-    """`work` for every replica and cut, on as many threads as PyTorch may use."""
-    jobs = iter([(r, cut) for r in range(replicas) for cut in cuts])
-    threads = torch.get_num_threads()
+def _each(work: Callable[[int, Any], Any], replicas: int, blocks: Sequence[Any]) -> None:
+    """`work` for every replica and block, on as many threads as PyTorch may use."""
+    jobs, threads = iter(list(pairs(range(replicas), blocks))), torch.get_num_threads()
 
     def labour() -> None:
-        for job in jobs:  # shared by all threads: each takes the next
+        for job in jobs:  # the threads share one iterator: each takes the next
             work(*job)
 
     with _blas().limit(limits=1, user_api="blas"):
-        running = [_pool(threads, os.getpid()).submit(labour) for _ in range(min(threads, replicas * len(cuts)))]
-        for one in running:
+        pool, busy = _pool(threads, os.getpid()), min(threads, replicas * len(blocks))
+        for one in [pool.submit(labour) for _ in range(busy)]:
             one.result()
 
 
 @lru_cache(1)
 def _pool(threads: int, process: int) -> ThreadPoolExecutor:
-    del process  # threads do not survive a fork
+    del process  # threads do not survive a fork: a child has its own
     return ThreadPoolExecutor(threads, "engramma", lambda: torch.set_flush_denormal(True))
 
 

@@ -87,10 +87,11 @@ def value(x, n, leak, zero):
 # Not reordered and not contracted: where clamping a neuron changes nothing, f'(on) - f'(off) must be
 # exactly 0, because the optimiser scales what is left of a memory's gradient to full size.
 @njit(**LOOP)
-def slope(x, n, less, factor, leak, zero):
-    if leak is None:
-        return factor * sign(x, n) * power(even(x, n), less)
-    return factor * power(x, less) if x > zero else leak
+def slope(x, n, less, low, zero):
+    """f' over n, which is multiplied in where there is less to multiply; low is the leak over n."""
+    if low is None:
+        return sign(x, n) * power(even(x, n), less)
+    return power(x, less) if x > zero else low
 
 
 @njit(fastmath=REORDER, **LOOP)
@@ -111,7 +112,7 @@ def scores(h, a, u, n, leak, out):
 
 
 @njit(**LOOP)
-def slopes(h, a, u, g, n, less, factor, leak, dh, da):
+def slopes(h, a, u, g, n, less, low, factor, dh, da):
     """Writes dh, which may be h itself, and adds half of da."""
     zero = h.dtype.type(0)
     off, along = np.empty(CHUNK, h.dtype), np.empty(CHUNK, h.dtype)
@@ -120,12 +121,12 @@ def slopes(h, a, u, g, n, less, factor, leak, dh, da):
         for b in range(h.shape[0]):
             row = h[b, first:last]
             for m in range(last - first):
-                off[m], along[m] = slope(row[m], n, less, factor, leak, zero), zero
+                off[m], along[m] = slope(row[m], n, less, low, zero), zero
             for k in range(a.shape[0]):
-                shift, pull, turn = u[b, k] + u[b, k], g[b, k], u[b, k] * g[b, k]
+                shift, pull, turn = u[b, k] + u[b, k], factor * g[b, k], u[b, k] * factor * g[b, k]
                 weights, sums = a[k, first:last], da[k, first:last]
                 for m in range(last - first):
-                    on = slope(row[m] + shift * weights[m], n, less, factor, leak, zero)
+                    on = slope(row[m] + shift * weights[m], n, less, low, zero)
                     along[m] += turn * (on - off[m])
                     sums[m] += pull * on
             for m in range(last - first):
@@ -133,7 +134,7 @@ def slopes(h, a, u, g, n, less, factor, leak, dh, da):
 
 
 @njit(**LOOP)
-def pull(h, a, target, share, exponent, u, n, less, factor, leak, dh, da):
+def pull(h, a, target, share, exponent, u, n, leak, less, low, factor, dh, da):
     """`slopes` of the loss (target - tanh scores)^(2 exponent), items weighted by share (B,)."""
     g = np.empty((TILE, a.shape[0]), h.dtype)
     for first in range(0, h.shape[0], TILE):
@@ -148,20 +149,20 @@ def pull(h, a, target, share, exponent, u, n, less, factor, leak, dh, da):
                 for _ in range(exponent - 1):
                     result *= error * error
                 tile[b, k] = result
-        slopes(h[first:last], a, near, tile, n, less, factor, leak, dh[first:last], da)
+        slopes(h[first:last], a, near, tile, n, less, low, factor, dh[first:last], da)
 
 
 @njit(**LOOP)
-def moments(h, a, u, g, x, square, n, less, factor, leak, dh, out):
+def moments(h, a, u, g, x, square, n, less, low, factor, dh, out):
     """|dh|^power, and added to `out` (K,M) |dh x + da_b|^power; the power is 2 where `square`, else 1."""
     zero, one = h.dtype.type(0), h.dtype.type(1)
     spare = np.empty_like(a)
     for b in range(h.shape[0]):
-        slopes(h[b : b + 1], a, u[b : b + 1], g[b : b + 1], n, less, factor, leak, dh[b : b + 1], spare)
+        slopes(h[b : b + 1], a, u[b : b + 1], g[b : b + 1], n, less, low, factor, dh[b : b + 1], spare)
         for k in range(a.shape[0]):
-            shift, double, own = u[b, k] + u[b, k], g[b, k] + g[b, k], x[b, k]
+            shift, double, own = u[b, k] + u[b, k], factor * (g[b, k] + g[b, k]), x[b, k]
             for m in range(h.shape[1]):
-                on = slope(h[b, m] + shift * a[k, m], n, less, factor, leak, zero)
+                on = slope(h[b, m] + shift * a[k, m], n, less, low, zero)
                 item = dh[b, m] * own + double * on
                 out[k, m] += item * (item if square else (one if item >= zero else -one))
         for m in range(h.shape[1]):

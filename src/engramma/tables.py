@@ -13,6 +13,7 @@ from engramma import paper, trials
 from engramma.cells import FLOOR, Cell, LambdaCell, Line, Table
 from engramma.trials import Recorded
 
+
 def table2(records: Sequence[Recorded], score: str | None = None) -> Table:
     """Average accuracy of the 13 rows at the paper's four vertices, beside the paper's."""
     places: dict[Any, list[Recorded]] = {}
@@ -116,7 +117,13 @@ def _chosen(found: list[Recorded], printed: float | None, window: int) -> Lambda
         positive = curve.x > 0  # a grid may hold 0, which has no logarithm
         there = float(np.interp(math.log(printed), np.log(curve.x[positive]), curve.mean[positive]))
     return LambdaCell(
-        float(curve.x[top]), printed, float(curve.mean[top]), there, float(curve.sd[top]), len(found) - lost, lost
+        float(curve.x[top]),
+        printed,
+        float(curve.mean[top]),
+        there,
+        float(curve.sd[top]),
+        len(found) - lost,
+        lost,
     )
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import math
-import os
 import re
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engramma.cells import Cell, LambdaCell, Table
+from engramma.outputs import whole
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -148,7 +147,10 @@ def latex(table: Table) -> str:
                 rows += [rf"\multicolumn{{{wide}}}{{c}}{{{escape(heading)}}} \\", r"\midrule"]
             category = line.category
         pairs = [faces(cell) for cell in line.cells]
-        own = [_bold(escape(face[0])) if c.best else escape(face[0]) for c, face in zip(line.cells, pairs, strict=True)]
+        own = [
+            _bold(escape(face[0])) if c.best else escape(face[0])
+            for c, face in zip(line.cells, pairs, strict=True)
+        ]
         rows.append(" & ".join([escape(line.label), *own]) + r" \\")
         if any(beside for _, beside in pairs):
             small = [rf"{{\scriptsize {escape(beside)}}}" if beside else "" for _, beside in pairs]
@@ -225,7 +227,11 @@ def terminal(table: Table) -> RichTable:
     from rich.text import Text
 
     made = RichTable(
-        box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), caption=Text(table.caption), caption_justify="left"
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+        caption=Text(table.caption),
+        caption_justify="left",
     )
     made.add_column("", no_wrap=True)
     for column in table.columns:
@@ -253,16 +259,7 @@ FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "latex": latex, "c
 
 
 def write(table: Table, path: Path, form: str) -> Path:
-    """Whole or not at all: written beside and moved into place."""
     text = FORMATS[form](table)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with whole(path) as beside:
+        beside.write_text(text, "utf-8")
     return path

@@ -48,8 +48,10 @@ def heat_map(
         image = place.imshow(means, origin="lower", aspect="auto", norm=scale)
         place.set_facecolor("#d0d0d0")  # seen through cells without a number
         place.set_title(f"$n={vertex:g}$")
-        place.plot(column, row, "x", color="#D55E00", markersize=9, markeredgewidth=2)
-        place.set_xticks(range(len(across)), [f"{v:g}" for v in across], rotation=45 if len(across) > 6 else 0)
+        place.plot(column, row + 0.12, "x", color="#D55E00", markersize=9, markeredgewidth=2)
+        place.set_xticks(
+            range(len(across)), [f"{v:g}" for v in across], rotation=45 if len(across) > 6 else 0
+        )
         place.set_yticks(range(len(down)), [f"{v:g}" for v in down])
         for (i, j), mean in np.ndenumerate(means):
             if not np.isfinite(mean):
@@ -58,12 +60,8 @@ def heat_map(
             elif max(len(across), len(down)) <= 8:
                 colour = "white" if scale(mean) < 0.5 else "black"
                 # Below the middle, clear of the cross.
-                place.text(j, i - 0.27, f"{mean:.2f}", ha="center", va="center", fontsize=6, color=colour)
-        spec = place.get_subplotspec()
-        if spec is not None and spec.is_first_col():
-            place.set_ylabel(NAMES.get(y, y))
-        if spec is not None and spec.is_last_row():
-            place.set_xlabel(NAMES.get(x, x))
+                place.text(j, i - 0.3, f"{mean:.2f}", ha="center", va="center", fontsize=6, color=colour)
+        style.edge_labels(place, NAMES.get(x, x), NAMES.get(y, y))
     assert image is not None
     bar = figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02)
     bar.set_label(NAMES.get(measure, measure.replace("_", " ")))

@@ -26,11 +26,10 @@ def response(records: Sequence[Recorded], window: int = 20, measure: str = "aver
     for place, (method, found) in zip(axes, _in_paper_order(methods), strict=True):
         _panel(place, method, found, colours, window, measure)
         label = "average accuracy" if measure == "average" else measure.replace("_", " ")
-        if place.get_subplotspec().is_first_col():  # type: ignore[union-attr]
-            place.set_ylabel(label)
+        style.edge_labels(place, y=label)
         if len(methods) > 1 or method in paper.labels():
             place.set_title(paper.labels().get(method, method))
-    style.legend_below(figure, _fullest(axes))
+    style.legend_below(figure, style.fullest(axes))
     return figure
 
 
@@ -44,7 +43,9 @@ def _panel(
         number = colours[float(vertex)]
         colour, marker = style.COLOURS[number], style.MARKERS[number]
         curve = trials.response(runs, window, measure)
-        lost += [x for r in runs if not np.isfinite(trials.value(r)) and (x := trials.strength(r)) is not None]
+        lost += [
+            x for r in runs if not np.isfinite(trials.value(r)) and (x := trials.strength(r)) is not None
+        ]
         widths.add(curve.window)
         name = f"$n={vertex:g}$"
         if proportion:
@@ -55,10 +56,9 @@ def _panel(
         axes.plot(x, y, marker, color=colour, alpha=0.45, markersize=2.2, markeredgewidth=0)
         style.band(axes, curve.x, curve.mean, curve.sd, colour, label=name)
     if not proportion:
-        smallest = min(x for r in found if (x := trials.strength(r)))
-        axes.set_xscale("log" if all(trials.strength(r) for r in found) else "symlog", **(
-            {} if all(trials.strength(r) for r in found) else {"linthresh": smallest}
-        ))
+        tried = [x for r in found if (x := trials.strength(r)) is not None]
+        zero = {"value": "symlog", "linthresh": min((x for x in tried if x), default=1.0)}
+        axes.set_xscale(**({"value": "log"} if all(tried) else zero))
     if lost:
         # On the lower edge, where no accuracy hides them.
         axes.plot(
@@ -68,16 +68,9 @@ def _panel(
     axes.set_xlabel("proportion" if proportion else r"$\lambda$")
     widths -= {None}
     if widths and widths != {window}:
-        axes.annotate(
-            f"window of {min(widths)}" + (f" to {max(widths)}" if len(widths) > 1 else ""),
-            (0.98, 0.98), xycoords="axes fraction", ha="right", va="top", fontsize=6, color="0.35",
-        )  # fmt: skip
+        style.note(axes, f"window of {min(widths)}" + (f" to {max(widths)}" if len(widths) > 1 else ""))
 
 
 def _in_paper_order(methods: dict[str, list[Recorded]]) -> list[tuple[str, list[Recorded]]]:
     order = list(paper.labels())
     return sorted(methods.items(), key=lambda m: order.index(m[0]) if m[0] in order else len(order))
-
-
-def _fullest(axes: list[Axes]) -> Axes:
-    return max(axes, key=lambda a: len(a.get_legend_handles_labels()[0]))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -13,6 +11,8 @@ import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from engramma.outputs import whole
 
 STYLE = str(Path(__file__).with_name("engramma.mplstyle"))
 COLUMN, FULL = 3.4, 7.0  # inches: one column of a paper, and both
@@ -44,7 +44,7 @@ def panels(count: int, height: float = 2.2, across: int = 2, **share: Any) -> tu
     """
     if count == 1:
         figure = Figure(figsize=(COLUMN, height + 0.4))
-        return figure, [figure.subplots()]
+        return figure, [figure.subplots(**share)]
     across = min(across, count)
     down = -(-count // across)
     figure = Figure(figsize=(FULL, height * down + 0.4))
@@ -64,7 +64,9 @@ def vertex_colours(vertices: Iterable[float]) -> dict[float, int]:
     free = [i for i in range(len(COLOURS)) if i not in {paper[v] for v in given if v in paper}]
     found = {}
     for vertex in given:
-        found[vertex] = paper[vertex] if vertex in paper else free.pop(0) if free else len(found) % len(COLOURS)
+        found[vertex] = (
+            paper[vertex] if vertex in paper else free.pop(0) if free else len(found) % len(COLOURS)
+        )
     return found
 
 
@@ -73,31 +75,46 @@ def band(axes: Axes, x: np.ndarray, mean: np.ndarray, sd: np.ndarray, colour: st
     axes.fill_between(x, mean - sd, mean + sd, color=colour, alpha=0.18, linewidth=0)
 
 
-def legend_below(figure: Figure, axes: Axes, title: str | None = None, columns: int = 8) -> None:
-    """One legend for all panels, under them: it can hide nothing."""
+def note(axes: Axes, text: str, fill: bool = False) -> None:
+    """A remark in the corner, or in the middle of a panel that has nothing else to show."""
+    place = {"ha": "center", "va": "center"} if fill else {"ha": "right", "va": "top"}
+    xy = (0.5, 0.5) if fill else (0.98, 0.98)
+    axes.annotate(text, xy, xycoords="axes fraction", fontsize=6, color="0.3", zorder=6, **place)
+
+
+def edge_labels(axes: Axes, x: str | None = None, y: str | None = None) -> None:
+    """Axis labels on the outer panels alone."""
+    spec = axes.get_subplotspec()
+    if y and (spec is None or spec.is_first_col()):
+        axes.set_ylabel(y)
+    if x and (spec is None or spec.is_last_row()):
+        axes.set_xlabel(x)
+
+
+def fullest(axes: list[Axes]) -> Axes:
+    """The panel with most to say in a legend."""
+    return max(axes, key=lambda a: len(a.get_legend_handles_labels()[0]))
+
+
+def legend_below(figure: Figure, axes: Axes) -> None:
+    """One legend for all panels, under them, where it can hide nothing; in as many columns as fit."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
-        columns = min(columns, len(handles))
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns, title=title)
+        # An entry's width in inches: its letters at 7 pt, its line and the space beside it.
+        each = 0.054 * max(len(label.replace("$", "")) for label in labels) + 0.35
+        columns = max(1, min(len(handles), int(figure.get_figwidth() / each)))
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns)
 
 
 @styled
 def save(figure: Figure, out: Path | str, name: str, formats: Iterable[str] = FORMATS) -> list[Path]:
     """Write `name`.pdf and `name`.png under `out`, each whole or not at all."""
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    figure.align_ylabels()
     made = []
     for form in formats:
-        path = folder / f"{name}.{form}"
-        handle, beside = tempfile.mkstemp(dir=folder, prefix=f".{name}.", suffix=f".{form}")
-        os.close(handle)
-        try:
+        path = Path(out) / f"{name}.{form}"
+        with whole(path) as beside:
             # The same records give the same bytes: no date in the file.
             figure.savefig(beside, format=form, metadata={"CreationDate": None} if form == "pdf" else None)
-            os.chmod(beside, 0o644)
-            os.replace(beside, path)
-        except BaseException:
-            Path(beside).unlink(missing_ok=True)
-            raise
         made.append(path)
     return made

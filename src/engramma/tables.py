@@ -1,4 +1,7 @@
-"""The paper's tables and any other, from records alone: which trials go in which cell. typeset.py writes them."""
+"""The paper's tables and any other, from records alone: which trials go in which cell.
+
+typeset.py writes them as text.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +38,10 @@ def table2(records: Sequence[Recorded], score: str | None = None) -> Table:
     agree, judged = made.agreeing
     caption = (
         f"Average accuracy after the last task, {_scale(records)}: mean ± sample standard deviation over "
-        f"{_count(lines)} a cell; the best of each category in bold. Below it the paper's mean, our difference "
-        f"from it, and ✓ where the two agree: |difference| ≤ max({FLOOR:g}, 2 · pooled sd), with pooled "
-        f"sd = √((s₁² + s₂²)/2). {agree} of {judged} cells agree{_absent(lines)}.{_other_setting(records)}"
+        f"{_count(lines)} a cell; the best of each category in bold. Below it the paper's mean, our "
+        f"difference from it, and ✓ where the two agree: |difference| ≤ max({FLOOR:g}, 2 · pooled sd), "
+        f"with pooled sd = √((s₁² + s₂²)/2). "
+        f"{agree} of {judged} cells agree{_absent(lines)}.{_other_setting(records)}"
     )
     return replace(made, caption=caption)
 
@@ -56,10 +60,11 @@ def table1(records: Sequence[Recorded], window: int = 20) -> Table:
     made = Table("table1", "", tuple(f"n={v:g}" for v in vertices), tuple(lines))
     agree, judged = made.agreeing
     caption = (
-        f"The λ with the highest mean accuracy, {_scale(records)} (moving window of {window} trials at most where "
-        "strengths were tried once each). Below it the paper's λ, ours as a multiple of it, and ✓ where the two "
-        f"agree: at the paper's λ our accuracy is lower by at most max({FLOOR:g}, 2 · sd). {agree} of {judged} "
-        f"cells that can be compared agree{_absent(lines)}.{_other_setting(records, ('data', 'stream'))}"
+        f"The λ with the highest mean accuracy, {_scale(records)} (moving window of {window} trials at most "
+        "where strengths were tried once each). Below it the paper's λ, ours as a multiple of it, and ✓ where "
+        f"the two agree: at the paper's λ our accuracy is lower by at most max({FLOOR:g}, 2 · sd). "
+        f"{agree} of {judged} cells that can be compared agree{_absent(lines)}."
+        f"{_other_setting(records, ('data', 'stream'))}"
     )
     return replace(made, caption=caption)
 
@@ -90,8 +95,8 @@ def scores(
     heads = tuple(f"n={v:g}" if column == "vertex" else f"{column} {v}" for v in across)
     what = score or next(iter(records[0].scores))
     caption = (
-        f"{measure.replace('_', ' ').capitalize()} of {what.replace('_', ' ')}, {_scale(records)}: mean ± sample "
-        f"standard deviation over {_count(lines)} a cell; the best of each column in bold{_absent(lines)}."
+        f"{measure.replace('_', ' ').capitalize()} of {what.replace('_', ' ')}, {_scale(records)}: mean ± "
+        f"sample standard deviation over {_count(lines)} a cell; the best of each column in bold{_absent(lines)}."
     )
     return Table("scores", caption, heads, lines)
 

@@ -84,7 +84,7 @@ def check_alike(records: Sequence[Recorded], where: str, free: Sequence[str] = (
         if len(seen) > 1:
             raise ValueError(
                 f"{where}: its records differ in {name} ({', '.join(seen[:3])}"
-                f"{', ...' if len(seen) > 3 else ''}); one cell takes runs that differ in {' or '.join(free)} only"
+                f"{', ...' if len(seen) > 3 else ''}); only {' and '.join(free)} may differ"
             )
 
 

@@ -50,7 +50,7 @@ def energy_curves(
     data_dir: Path | str | None = None,
 ) -> Figure:
     """Median energy of `count` states over updates of all neurons, at once (solid) and one after the other
-    (dashed, which never rises); bands hold the middle half. One panel a vertex, memories after the last task."""
+    (dashed, which never rises); bands hold the middle half. One panel a vertex, after the last task."""
     runs = by_vertex(records, False, data_dir)
     figure, axes = style.panels(len(runs), 2.0)
     x = np.arange(steps + 1)

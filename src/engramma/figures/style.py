@@ -77,9 +77,8 @@ def band(axes: Axes, x: np.ndarray, mean: np.ndarray, sd: np.ndarray, colour: st
 
 def note(axes: Axes, text: str, fill: bool = False) -> None:
     """A remark in the corner, or in the middle of a panel that has nothing else to show."""
-    place = {"ha": "center", "va": "center"} if fill else {"ha": "right", "va": "top"}
-    xy = (0.5, 0.5) if fill else (0.98, 0.98)
-    axes.annotate(text, xy, xycoords="axes fraction", fontsize=6, color="0.3", zorder=6, **place)
+    at, ha, va = (0.5, "center", "center") if fill else (0.98, "right", "top")
+    axes.text(at, at, text, ha=ha, va=va, transform=axes.transAxes, fontsize=6, color="0.3", zorder=6)
 
 
 def edge_labels(axes: Axes, x: str | None = None, y: str | None = None) -> None:

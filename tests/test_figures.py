@@ -118,6 +118,18 @@ def test_a_hundred_trials_are_averaged_by_twenty():
     assert not figure.axes[0].texts  # a smaller window would be noted
 
 
+def test_a_grid_of_a_hundred_trials_is_windowed_too_and_a_small_one_is_not():
+    def tried(seeds: int) -> Figure:
+        return figures.response(
+            [record(0.5, method="mas", strength=10.0**k, seed=s) for k in range(20) for s in range(seeds)]
+        )
+
+    assert len(tried(5).axes[0].lines[1].get_xdata()) == 81
+    assert len(tried(1).axes[0].lines[1].get_xdata()) == 17  # each alone: a window of 4
+    small = [record(0.5, method="mas", strength=10.0**k, seed=s) for k in range(9) for s in range(2)]
+    assert len(figures.response(small).axes[0].lines[1].get_xdata()) == 9
+
+
 def test_a_smaller_window_is_noted():
     figure = figures.response(lambda_search(40, ("mas",)))
     assert [t.get_text() for t in figure.axes[0].texts] == ["window of 8"]
@@ -172,6 +184,11 @@ def test_no_strength_nothing_to_draw():
 # Heat maps
 
 
+def framed(axes) -> tuple[float, float]:
+    (frame,) = axes.patches
+    return frame.get_x() + 0.5, frame.get_y() + 0.5
+
+
 def test_a_heat_map_shows_the_means_and_marks_the_best_cell():
     records = grid()
     figure = figures.heat_map(records, measure="average")
@@ -183,14 +200,13 @@ def test_a_heat_map_shows_the_means_and_marks_the_best_cell():
         rate, temperature = (0.02, 0.08, 0.2)[i], (0.75, 0.95, 1.2)[j]
         assert value == pytest.approx(0.2 + rate + temperature / 4)
     for axes in panels:
-        mark = axes.lines[0]
-        assert (round(mark.get_xdata()[0]), round(mark.get_ydata()[0])) == (2, 2)
+        assert framed(axes) == (2, 2)
     assert figure.axes[4].get_ylabel() == "average accuracy"
 
 
 def test_the_chosen_cell_may_be_given_and_must_exist():
     axes = figures.heat_map(grid(), chosen=(0.75, 0.08)).axes[0]
-    assert (round(axes.lines[0].get_xdata()[0]), round(axes.lines[0].get_ydata()[0])) == (0, 1)
+    assert framed(axes) == (0, 1)
     with pytest.raises(ValueError, match="chosen must be a cell"):
         figures.heat_map(grid(), chosen=(0.5, 0.08))
 
@@ -201,8 +217,7 @@ def test_a_diverged_cell_is_named_and_never_chosen():
     figure = figures.heat_map(records)
     legible(figure)
     assert "div." in [t.get_text() for t in figure.axes[0].texts]
-    mark = figure.axes[0].lines[0]
-    assert (round(mark.get_xdata()[0]), round(mark.get_ydata()[0])) != (2, 2)
+    assert framed(figure.axes[0]) != (2, 2)
     assert "none" in [t.get_text() for t in figures.heat_map(records[:-1]).axes[0].texts]
 
 
@@ -236,6 +251,7 @@ def test_task_curves_count_the_diverged():
     figure = figures.task_curves(records)
     legible(figure)
     notes = [[t.get_text() for t in axes.texts] for axes in figure.axes]
+    assert [axes.get_xlabel() for axes in figure.axes] == ["", "", "", "epoch", "epoch"]
     assert notes == [["1 of 4 runs diverged"], [], [], [], ["1 of 1 runs diverged"]]
 
 
@@ -246,6 +262,9 @@ def test_recall_bars_are_the_means_over_seeds():
     heights = [bar.get_height() for bar in axes.patches]
     np.testing.assert_allclose(heights, [1.0, 0.15, 0.0, 0.9])
     assert [t.get_text() for t in axes.get_xticklabels()] == ["after task 1", "after task 2"]
+    both = [*states(), *(StandIn({**r.description, "method": "rehearsal"}, r.scores) for r in states())]
+    titles = [axes.get_title() for axes in figures.lost_attractors(both).axes]
+    assert titles == ["Vanilla, $n=2$", "Vanilla, $n=5$", "Rehearsal, $n=2$", "Rehearsal, $n=5$"]
     with pytest.raises(ValueError, match="stream of states"):
         figures.lost_attractors([record()])
 
@@ -417,7 +436,7 @@ def test_task_curves_come_one_figure_a_row(tmp_path):
 
 
 def test_draw_refuses_what_it_cannot_draw(tmp_path):
-    with pytest.raises(ValueError, match="figure must be one of response, .* not 'pie'"):
+    with pytest.raises(ValueError, match=r"figure must be one of response, .* not 'pie'"):
         figures.draw("pie", [record()], tmp_path)
     with pytest.raises(ValueError, match="no records to draw tasks from"):
         figures.draw("tasks", [], tmp_path)

@@ -333,8 +333,8 @@ def test_latex_is_plain_ascii_with_equal_columns(some_table):
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX here")
 def test_latex_compiles_without_overfull_lines(some_table, tmp_path):
-    text = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{typeset.latex(some_table)}\end{{document}}"
-    (tmp_path / "t.tex").write_text(text)
+    head = r"\documentclass{article}\usepackage{booktabs}\begin{document}"
+    (tmp_path / "t.tex").write_text(head + typeset.latex(some_table) + r"\end{document}")
     made = subprocess.run(
         ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"],
         cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
@@ -382,6 +382,6 @@ def test_a_table_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 def test_scores_table_of_nothing_says_so():
     with pytest.raises(ValueError, match="no records"):
         tables.scores([])
-    with pytest.raises(ValueError, match="measure must be one of average, .* not 'f1'"):
+    with pytest.raises(ValueError, match=r"measure must be one of average, .* not 'f1'"):
         tables.scores([record()], measure="f1")
     assert tables.table2([]).agreeing == (0, 0)

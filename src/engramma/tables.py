@@ -6,7 +6,7 @@ typeset.py writes them as text.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -61,8 +61,8 @@ def table1(records: Sequence[Recorded], window: int = 20) -> Table:
     agree, judged = made.agreeing
     caption = (
         f"The λ with the highest mean accuracy, {_scale(records)} (moving window of {window} trials at most "
-        "where strengths were tried once each). Below it the paper's λ, ours as a multiple of it, and ✓ where "
-        f"the two agree: at the paper's λ our accuracy is lower by at most max({FLOOR:g}, 2 · sd). "
+        "where strengths were tried once each). Below it the paper's λ, ours as a multiple of it, and ✓ "
+        f"where the two agree: at the paper's λ our accuracy is lower by at most max({FLOOR:g}, 2 · sd). "
         f"{agree} of {judged} cells that can be compared agree{_absent(lines)}."
         f"{_other_setting(records, ('data', 'stream'))}"
     )
@@ -96,9 +96,13 @@ def scores(
     what = score or next(iter(records[0].scores))
     caption = (
         f"{measure.replace('_', ' ').capitalize()} of {what.replace('_', ' ')}, {_scale(records)}: mean ± "
-        f"sample standard deviation over {_count(lines)} a cell; the best of each column in bold{_absent(lines)}."
+        f"sample standard deviation over {_count(lines)} a cell; the best of each column in bold"
+        f"{_absent(lines)}."
     )
     return Table("scores", caption, heads, lines)
+
+
+TABLES: dict[str, Callable[..., Table]] = {"table1": table1, "table2": table2, "scores": scores}
 
 
 def _cell(

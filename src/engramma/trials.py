@@ -135,14 +135,17 @@ def at_each(x: np.ndarray, y: np.ndarray) -> Curve:
     return Curve(places, np.array([part.mean() for part in each]), np.array(sd), None)
 
 
-def response(records: Sequence[Recorded], window: int = 20, measure: str = "average") -> Curve:
+def response(
+    records: Sequence[Recorded], window: int = 20, measure: str = "average", smooth: bool = False
+) -> Curve:
     """How the runs answer to their strength. Strengths with trials of their own (a grid) are taken one
-    by one; where most stand alone (a search), trials are taken together in a moving window of
-    `window`, or of a fifth of them (3 at least) where that is fewer."""
+    by one; where most stand alone (a search), or with `smooth`, trials are taken together in a moving
+    window of `window`, or of a fifth of them (3 at least) where that is fewer. Proportions are a grid."""
     pairs = [(strength(r), value(r, measure)) for r in records]
     kept = np.array([(s, v) for s, v in pairs if s is not None and np.isfinite(v)]).reshape(-1, 2)
     x, y = kept[:, 0], kept[:, 1]
     alone = 2 * len(np.unique(x)) > len(x)
-    if not len(x) or not alone or x.min() <= 0 or is_proportion(setting(records[0], "method")):
+    grid = not (alone or smooth) or is_proportion(setting(records[0], "method"))
+    if not len(x) or grid or x.min() <= 0:
         return at_each(x, y)
     return moving_window(x, y, min(len(x), window, max(3, len(x) // 5)))

@@ -39,7 +39,7 @@ def _panel(axes: Axes, table: tables.Table, column: int) -> None:
     cells = [cell for line in table.lines if isinstance(cell := line.cells[column], Cell)]
     whisker = {"elinewidth": 0.7, "capthick": 0.7}
     axes.barh(
-        y + 0.2, [np.nan_to_num(c.mean) for c in cells], 0.38, xerr=[np.nan_to_num(c.sd) for c in cells],
+        y + 0.2, [c.mean for c in cells], 0.38, xerr=[c.sd for c in cells],
         color=style.COLOURS[0], error_kw=whisker, capsize=1.2, label="ours",
     )  # fmt: skip
     theirs = [c.printed for c in cells if c.printed is not None]

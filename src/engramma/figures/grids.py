@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from engramma import trials
 from engramma.figures import style
@@ -28,7 +29,7 @@ def heat_map(
     y: str = "learning_rate",
     chosen: tuple[float, float] | None = None,
 ) -> Figure:
-    """Mean of `measure` over trials in each cell. The cross marks `chosen` (x, y): where None, the cell
+    """Mean of `measure` over trials in each cell. A frame marks `chosen` (x, y): where None, the cell
     with the highest mean over all vertices."""
     if not records:
         raise ValueError("no records to draw a heat map of")
@@ -48,7 +49,8 @@ def heat_map(
         image = place.imshow(means, origin="lower", aspect="auto", norm=scale)
         place.set_facecolor("#d0d0d0")  # seen through cells without a number
         place.set_title(f"$n={vertex:g}$")
-        place.plot(column, row + 0.12, "x", color="#D55E00", markersize=9, markeredgewidth=2)
+        frame = {"edgecolor": style.COLOURS[1], "linewidth": 2, "fill": False, "clip_on": False, "zorder": 3}
+        place.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, **frame))
         place.set_xticks(
             range(len(across)), [f"{v:g}" for v in across], rotation=45 if len(across) > 6 else 0
         )
@@ -59,8 +61,7 @@ def heat_map(
                 place.text(j, i, text, ha="center", va="center", fontsize=6, color="black")
             elif max(len(across), len(down)) <= 8:
                 colour = "white" if scale(mean) < 0.5 else "black"
-                # Below the middle, clear of the cross.
-                place.text(j, i - 0.3, f"{mean:.2f}", ha="center", va="center", fontsize=6, color=colour)
+                place.text(j, i, f"{mean:.2f}", ha="center", va="center", fontsize=6, color=colour)
         style.edge_labels(place, NAMES.get(x, x), NAMES.get(y, y))
     assert image is not None
     bar = figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02)

@@ -42,7 +42,7 @@ def _panel(
     for vertex, runs in trials.group(found, "vertex").items():
         number = colours[float(vertex)]
         colour, marker = style.COLOURS[number], style.MARKERS[number]
-        curve = trials.response(runs, window, measure)
+        curve = trials.response(runs, window, measure, smooth=len(runs) >= 2 * window)
         lost += [
             x for r in runs if not np.isfinite(trials.value(r)) and (x := trials.strength(r)) is not None
         ]

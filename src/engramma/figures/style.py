@@ -82,11 +82,16 @@ def note(axes: Axes, text: str, fill: bool = False) -> None:
 
 
 def edge_labels(axes: Axes, x: str | None = None, y: str | None = None) -> None:
-    """Axis labels on the outer panels alone."""
-    spec = axes.get_subplotspec()
-    if y and (spec is None or spec.is_first_col()):
+    """Axis labels on the outer panels alone; outer below are those with no panel under them."""
+    mine = axes.get_subplotspec()
+    others = [spec for a in axes.figure.axes if (spec := a.get_subplotspec()) is not None]
+    assert mine is not None
+    under = [
+        s for s in others if s.colspan.start == mine.colspan.start and s.rowspan.start > mine.rowspan.start
+    ]
+    if y and mine.is_first_col():
         axes.set_ylabel(y)
-    if x and (spec is None or spec.is_last_row()):
+    if x and not under:
         axes.set_xlabel(x)
 
 

@@ -72,19 +72,22 @@ def _curves(axes: Axes, runs: Sequence[Recorded], score: str) -> None:
 @style.styled
 def lost_attractors(records: Sequence[Recorded], score: str = "recalled") -> Figure:
     """Bars: the share of each task's states that are `score` after each task, mean and sd over seeds,
-    every seed a point. One panel a vertex."""
+    every seed a point. One panel a method and vertex."""
     known = [r for r in records if score in r.scores]
     if not known:
         raise ValueError(f"no records with the score {score}: this figure is of a stream of states")
-    vertices = trials.group(known, "vertex")
-    figure, axes = style.panels(len(vertices), 1.9, sharey=True)
-    for place, (vertex, runs) in zip(axes, vertices.items(), strict=True):
-        trials.check_alike(runs, f"lost attractors, n={vertex:g}")
+    order = list(paper.labels())
+    groups = trials.group(known, "method", "vertex")
+    keys = sorted(groups, key=lambda k: order.index(k[0]) if k[0] in order else len(order))
+    figure, axes = style.panels(len(groups), 1.9, sharey=True)
+    for place, (method, vertex) in zip(axes, keys, strict=True):
+        runs, label = groups[method, vertex], paper.labels().get(method, method)
+        trials.check_alike(runs, f"lost attractors, {label}, n={vertex:g}")
         sound = _sound(place, runs)
         if sound:
             _shares(place, np.stack([np.asarray(r.scores[score], dtype=float) for r in sound]))
         place.grid(False, axis="x")
-        place.set_title(f"$n={vertex:g}$")
+        place.set_title(f"{label}, $n={vertex:g}$")
         place.set_ylim(0, 1.05)
         style.edge_labels(place, y=f"share {score}")
     style.legend_below(figure, style.fullest(axes))

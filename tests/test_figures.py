@@ -221,6 +221,14 @@ def test_a_diverged_cell_is_named_and_never_chosen():
     assert "none" in [t.get_text() for t in figures.heat_map(records[:-1]).axes[0].texts]
 
 
+def test_a_cell_that_diverged_at_one_vertex_is_chosen_for_none():
+    best = [r for r in grid() if (r.description["learning_rate"], r.description["final_temperature"]) == (0.2, 1.2)]
+    assert len(best) == 4  # the top right cell
+    others = [r for r in grid() if r.description not in [b.description for b in best]]
+    records = [*others, record(diverged=True, **best[0].description), *best[1:]]
+    assert {framed(axes) for axes in figures.heat_map(records).axes[:4]} == {(1, 2)}
+
+
 # Task curves and recall
 
 
@@ -467,7 +475,7 @@ def test_matplotlib_is_left_as_it_was(tmp_path):
         figures.draw("bars", [record()], tmp_path)
         assert dict(matplotlib.rcParams) == before
     # Whatever the user's settings are, the figure is the same.
-    with matplotlib.rc_context({"font.size": 23}):
+    with matplotlib.rc_context({"font.size": 23, "xtick.direction": "in", "hatch.color": "red"}):
         other = figures.draw("bars", [record()], tmp_path / "b", formats=("png",))[0]
     assert other.read_bytes() == (tmp_path / "bars.png").read_bytes()
 

@@ -11,10 +11,9 @@ import json
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-import torch
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -23,17 +22,19 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from torch import Tensor
 
 from engramma import datasets
 from engramma.checks import complete, explain, method_class
-from engramma.interactions import INTERACTIONS, LeakyRectifiedPolynomial
-from engramma.kernels import kernel_for
-from engramma.methods import METHODS, Method
-from engramma.network import DenseMemory
-from engramma.optimiser import Optimiser
-from engramma.replicas import Replicas
-from engramma.streams import ClassStream, StateStream, Stream
+
+if TYPE_CHECKING:  # a description is read without PyTorch, which takes seconds to import
+    import torch
+    from torch import Tensor
+
+    from engramma.methods import Method
+    from engramma.network import DenseMemory
+    from engramma.optimiser import Optimiser
+    from engramma.replicas import Replicas
+    from engramma.streams import Stream
 
 VARYING = ("seed", "strength", "learning_rate", "initial_temperature", "final_temperature")
 STATES = {"data": "states", "tasks": 2, "items": 10}  # of a stream of states, where nothing is said
@@ -80,7 +81,9 @@ class Experiment(BaseModel):
         False, "Network", "every neuron is learned; so it is for states, only there"
     )
 
-    method: str = setting("vanilla", "Method", f"{', '.join(METHODS)}, or your own package.module:Class")
+    method: str = setting(
+        "vanilla", "Method", "by name (`engramma info` lists them), or your own package.module:Class"
+    )
     settings: dict[str, Any] = setting({}, "Method", "the method's other settings")
     strength: Annotated[float | None, Optional] = setting(
         None, "Method", "its lambda or its proportion", ge=0
@@ -201,6 +204,15 @@ def build(
 
     Items are shared by replicas of one seed where these stand together, as many for each seed.
     """
+    import torch
+
+    from engramma.interactions import INTERACTIONS, LeakyRectifiedPolynomial
+    from engramma.kernels import kernel_for
+    from engramma.network import DenseMemory
+    from engramma.optimiser import Optimiser
+    from engramma.replicas import Replicas
+    from engramma.streams import ClassStream, StateStream
+
     first = experiments[0]
     if len({e.family() for e in experiments}) != 1:
         raise ValueError(f"experiments trained together may differ only in {', '.join(VARYING)}")

@@ -131,7 +131,7 @@ def _turned(shape: tuple[int, int], degrees: float) -> np.ndarray:
     row, column = np.indices(shape).reshape(2, -1) - (np.array(shape)[:, None] - 1) / 2
     from_row = np.rint(math.sin(turn) * column + math.cos(turn) * row + (shape[0] - 1) / 2).astype(int)
     from_column = np.rint(math.cos(turn) * column - math.sin(turn) * row + (shape[1] - 1) / 2).astype(int)
-    inside = (0 <= from_row) & (from_row < shape[0]) & (0 <= from_column) & (from_column < shape[1])
+    inside = (from_row >= 0) & (from_row < shape[0]) & (from_column >= 0) & (from_column < shape[1])
     return np.where(inside, from_row * shape[1] + from_column, -1)
 
 
@@ -194,7 +194,7 @@ def _covered(
     """
     if not isinstance(built.method, Replay | Projection) or not network.classes:
         return None
-    state = built.method.start(theta[:1])
+    state: Any = built.method.start(theta[:1])
     for k in range(len(theta)):
         now = Now(network, built.stream[k], built.optimiser.epochs, 0, built.replicas)
         state = built.method.consolidate(state, now, theta[k : k + 1])

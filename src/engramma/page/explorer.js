@@ -77,7 +77,7 @@ function drawMemories() {
 }
 
 function bars(element, names, values, words) {
-  return chart(element, [{ type: "bar", x: names, y: values, marker: { color: values.map((v) => (v < 0 ? COLOURS[0] : COLOURS[1])) } }],
+  return chart(element, [{ type: "bar", x: names.map(literal), y: values, marker: { color: values.map((v) => (v < 0 ? COLOURS[0] : COLOURS[1])) } }],
     { margin: { l: 40, r: 6, t: 6, b: 30 }, xaxis: { type: "category" } }, words);
 }
 

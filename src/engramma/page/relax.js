@@ -13,7 +13,7 @@ function stateOf(p, task) {
 function drawProbe() {
   const p = portrait(), canvas = byId("relax-draw");
   picture(canvas, probe.pixels, p.scene.shape, true);
-  if (document.activeElement === canvas) {
+  if (canvas.matches(":focus-visible")) { // the pen of those who draw by keys
     const context = canvas.getContext("2d"), wide = p.scene.shape[1];
     context.fillStyle = colour(2);
     context.fillRect(probe.pen % wide, Math.floor(probe.pen / wide), 1, 1);

@@ -14,7 +14,7 @@ function drawDiagnostics() {
   const labels = unique(DATA.portraits.map((q) => q.label));
   chart(byId("diag-prototypes"), labels.map((name, k) => {
     const vertices = unique(DATA.portraits.filter((q) => q.label === name).map((q) => q.vertex)).sort((a, b) => a - b);
-    return { name, mode: "lines+markers", x: vertices, line: { color: colour(k), dash: DASHES[k % DASHES.length] }, marker: { symbol: MARKS[k % MARKS.length], size: 8 },
+    return { name: literal(name), mode: "lines+markers", x: vertices, line: { color: colour(k), dash: DASHES[k % DASHES.length] }, marker: { symbol: MARKS[k % MARKS.length], size: 8 },
       y: vertices.map((v) => mean(DATA.portraits.filter((q) => q.label === name && q.vertex === v).map((q) => q.prototypes[q.prototypes.length - 1].index))) };
   }), { xaxis: { title: { text: "vertex n" } }, yaxis: { title: { text: "prototype index" }, range: [0, 1] }, showlegend: false }, "Prototype index over n");
   byId("diag-legend").replaceChildren(...labels.map((name, k) => {
@@ -23,7 +23,7 @@ function drawDiagnostics() {
     return entry;
   }));
   if (!p.coverage) return empty(byId("diag-coverage"), "This method keeps no items.");
-  chart(byId("diag-coverage"), [{ type: "heatmap", z: p.coverage.overlap, x: p.scene.labels, y: p.coverage.count.map((_, t) => `task ${t + 1}`),
+  chart(byId("diag-coverage"), [{ type: "heatmap", z: p.coverage.overlap, x: p.scene.labels.map(literal), y: p.coverage.count.map((_, t) => `task ${t + 1}`),
     text: p.coverage.count.map((row) => row.map((n) => `${n} kept`)), texttemplate: p.scene.labels.length <= 12 ? "%{text}" : "", textfont: { size: 9 },
     hovertemplate: "%{y}, class %{x}: overlap %{z:.2f}, %{text}<extra></extra>", zmin: 0, zmax: 1, colorbar: { title: { text: "overlap" }, thickness: 10 },
     colorscale: CIVIDIS.map((c, k) => [k / (CIVIDIS.length - 1), `rgb(${c.join(",")})`]) }],

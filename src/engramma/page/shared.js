@@ -68,6 +68,9 @@ function picture(canvas, values, [high, wide], ink = false) {
   return canvas;
 }
 
+/* Plotly reads some markup in names; this shows them letter by letter. */
+const literal = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
 function chart(element, traces, layout, words) {
   if (element.classList.contains("empty")) { element.classList.remove("empty"); element.replaceChildren(); }
   element.setAttribute("role", "img");

@@ -58,7 +58,7 @@ class ClassStream:
     device: torch.device | str = "cpu"
     dtype: torch.dtype = torch.float64
     kernel: ModuleType = reference
-    _cache: dict[int, Items] = field(default_factory=dict, compare=False, repr=False)
+    _cache: dict[int, Items] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -95,6 +95,10 @@ class ClassStream:
     @property
     def neurons(self) -> int:
         return self.pixels + (self.tasks if self.task_id else 0) + self.classes
+
+    @property
+    def _threshold(self) -> float:
+        return float(self.dataset.threshold if self.threshold is None else self.threshold)
 
     def _candidates(self, seed: int, task: int) -> np.ndarray:
         if self.kind != "split":
@@ -145,8 +149,7 @@ class ClassStream:
             grey = rotate(grey.reshape(-1, *self.dataset.shape), view.angle).reshape(len(grey), -1)
         grey = grey[:, view.permutation]
         if self.binary:
-            threshold = self.dataset.threshold if self.threshold is None else self.threshold
-            pixels = np.where(grey > threshold, 1, -1).astype(np.int8)
+            pixels = np.where(grey > self._threshold, 1, -1).astype(np.int8)
         else:
             low, high = float(self.dataset.x.min()), float(self.dataset.x.max())
             pixels = 2 * (grey.astype(np.float64) - low) / max(high - low, 1e-12) - 1
@@ -164,7 +167,7 @@ class ClassStream:
                 view = self.view(seed, task)
                 for part in (view.train, view.test, view.permutation):
                     state.update(np.ascontiguousarray(part, dtype=np.int64).tobytes())
-                state.update(repr((view.angle, self.threshold, self.binary, self.task_id)).encode())
+                state.update(repr((view.angle, self._threshold, self.binary, self.task_id)).encode())
         return state.hexdigest()
 
     def evaluate(self, network: DenseMemory, theta: Tensor) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ M memories, N neurons, K scored neurons.
     product_back(dh (R,B,M), probe (S,B,N), N)     -> (R,M,N)  its transpose: sum_b dh x
     scores(h, a, f, u)                             -> (R,B,K)  sum_m f(h + 2 u a) - f(h), times u
     slopes(h, a, g, f, u)                          -> dh (R,B,M), da (R,M,K): g pulled back through scores
+    pull(h, a, target (S,B,K), share (S,B), m, f, u) -> dh, da of sum share (target - tanh scores)^(2m)
     moments(h, a, g, f, u, x, power)               -> |dh|^power (R,B,M), sum_b |dh x + da_b|^power (R,M,K)
     step(theta, grad, velocity, rate, momentum, visible, clamp) -> theta, velocity
 

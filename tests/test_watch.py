@@ -7,9 +7,11 @@ import io
 import pytest
 from rich.console import Console
 
+from engramma import study
 from engramma.experiment import build, read
+from engramma.records import Store
 from engramma.train import train
-from engramma.watch import Dashboard, Several, TensorBoard, duration, run_name
+from engramma.watch import Dashboard, Several, TensorBoard, duration, run_name, watching
 
 SMALL = {"data": "digits", "tasks": 2, "items": 60, "memories": 5, "epochs": 4, "method": "rehearsal"}
 
@@ -118,6 +120,22 @@ def test_tensorboard_holds_what_was_measured(tmp_path):
         expected = [s["accuracy"][row, 1].item() for _, s in seen]
         assert [e.value for e in found] == pytest.approx(expected)
         assert {"loss", "own", "average so far", "task/1"} <= set(log.Tags()["scalars"])
+
+
+def test_a_study_is_watched_and_finds_the_same(tmp_path, capsys):
+    """Watching changes no number, and is told of every epoch of every pack."""
+    runs = [read({**SMALL, "vertex": n, "seed": s}) for n in (2.0, 3.0) for s in (0, 1)]
+    plain = study.run(runs, Store(tmp_path / "plain")).records
+    work = study.Work()
+    with watching(work, True, tmp_path / "board") as watcher:
+        told = []
+        watcher.watchers[0].update = lambda m, s: told.append((m.task, m.epoch, s is not None))  # type: ignore
+        watched = study.run(runs, Store(tmp_path / "watched"), watch=work, watcher=watcher, curve_every=2)
+    assert told == [(t, e, e % 2 == 0) for _ in range(2) for t in range(2) for e in range(1, 5)]
+    assert len(list((tmp_path / "board").iterdir())) == 4
+    for a, b in zip(plain, watched.records, strict=True):
+        assert (a.scores["accuracy"] == b.scores["accuracy"]).all()
+    assert "100%" in capsys.readouterr().err
 
 
 def test_a_file_in_the_way_is_named(tmp_path):

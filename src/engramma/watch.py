@@ -10,7 +10,8 @@ The loss is computed when scores are, not every epoch: watching costs next to no
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -23,6 +24,7 @@ from rich.text import Text
 from torch import Tensor
 
 from engramma.experiment import VARYING, Built, Experiment
+from engramma.study import Work
 from engramma.train import Moment
 
 
@@ -216,6 +218,21 @@ class Several:
     def stop(self) -> None:
         for watcher in self.watchers:
             watcher.stop()
+
+
+@contextmanager
+def watching(work: Work, dashboard: bool = False, tensorboard: str | Path | None = None) -> Iterator[Watcher]:
+    """What `study.run(..., watch=work, watcher=...)` takes; the terminal is given back at the end."""
+    logs: list[Watcher] = [] if tensorboard is None else [TensorBoard(tensorboard)]
+    try:
+        if dashboard:
+            with Dashboard(lambda: (work.done, work.total)) as board:
+                yield Several([board, *logs])
+        else:
+            yield Several(logs)
+    finally:
+        for log in logs:
+            log.stop()
 
 
 def run_name(experiment: Experiment) -> str:

@@ -195,19 +195,21 @@ def _response(group: Sequence[Recorded], name: str, measure: str) -> dict[str, A
 def _portraits(
     records: Sequence[Recorded], data_dir: str | Path | None, networks: int, budget: int
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
+    """The first seed of everything before a second of anything; where there is room for some only, some of
+    every kind rather than all of the first kinds."""
     kept = [record for record in records if has_memories(record)]
-    seen: dict[Any, int] = {}
-    turns = []
-    for record in kept:  # the first seed of everything, then the second of everything
-        key = (label(record), trials.setting(record, "vertex"))
-        turns.append(seen.get(key, 0))
-        seen[key] = turns[-1] + 1
+    groups: dict[Any, list[int]] = {}
+    for k, record in enumerate(kept):
+        groups.setdefault((label(record), trials.setting(record, "vertex")), []).append(k)
+    chosen = [group[0] for group in groups.values()]
+    if 0 < networks < len(chosen):
+        chosen = [chosen[k] for k in np.linspace(0, len(chosen) - 1, networks).astype(int)]
     portraits, scenes, faults, left_out = [], {}, [], 0
-    for _, record in sorted(zip(turns, kept, strict=True), key=lambda pair: pair[0]):
-        cost = (
-            sum(np.size(m) for k in range(_tasks(record)) if (m := record.memories(k)) is not None) * 4 // 3
-        )
-        if cost > budget or len(portraits) == networks:
+    for k in dict.fromkeys([*chosen, *range(len(kept))]):
+        record = kept[k]
+        room = budget if len(portraits) < networks else 0
+        cost = np.asarray(record.memories(0)).size * _tasks(record) * 4 // 3 if room else 1
+        if cost > room:
             left_out += 1
             continue
         try:

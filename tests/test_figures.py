@@ -222,7 +222,11 @@ def test_a_diverged_cell_is_named_and_never_chosen():
 
 
 def test_a_cell_that_diverged_at_one_vertex_is_chosen_for_none():
-    best = [r for r in grid() if (r.description["learning_rate"], r.description["final_temperature"]) == (0.2, 1.2)]
+    best = [
+        r
+        for r in grid()
+        if (r.description["learning_rate"], r.description["final_temperature"]) == (0.2, 1.2)
+    ]
     assert len(best) == 4  # the top right cell
     others = [r for r in grid() if r.description not in [b.description for b in best]]
     records = [*others, record(diverged=True, **best[0].description), *best[1:]]

@@ -63,7 +63,7 @@ def train(
                 now = now._replace(step=number)
                 grad = now.network.gradient(theta, batch)
                 step = method.steer(state, now, theta, grad)
-                moved, velocity = optimiser.step(theta, step, velocity, epoch, network.visible, active)
+                moved, velocity = optimiser.step(theta, step, velocity, epoch, network.visible, active, index)
                 if watches:
                     state = method.observe(state, now, grad, step, moved - theta)
                 theta = moved

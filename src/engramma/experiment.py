@@ -102,7 +102,10 @@ class Experiment(BaseModel):
     clamp: Annotated[float | None, Optional] = setting(
         1.0, "Training", "largest weight but of class neurons; none: no limit", gt=0
     )
-    dtype: Literal["float64", "float32"] = setting("float64", "Training", "precision")
+    restart: bool = setting(True, "Training", "the learning rate starts afresh with each task")
+    dtype: Literal["float64", "float32", "mixed"] = setting(
+        "float64", "Training", "precision; mixed, on CUDA: memories float64, items in less"
+    )
     seed: int = setting(0, "Training", "of the data, the initial memories and all chance", ge=0, lt=2**63)
     fork: str | None = Field(  # continued from the end of a task of another run
         None, description="run@task this run continues", pattern=r"^[0-9a-f]{20}@\d{1,3}$"
@@ -217,8 +220,10 @@ def build(
     if len({e.family() for e in experiments}) != 1:
         raise ValueError(f"experiments trained together may differ only in {', '.join(VARYING)}")
     replicas = Replicas(tuple(e.seed for e in experiments))
-    arithmetic = kernel_for(device, kernel)
-    place: dict[str, Any] = {"device": device, "dtype": getattr(torch, first.dtype)}
+    mixed = first.dtype == "mixed"
+    arithmetic = kernel_for(device, kernel, mixed)
+    dtype = torch.float64 if mixed else getattr(torch, first.dtype)
+    place: dict[str, Any] = {"device": device, "dtype": dtype}
     if first.stream == "states":
         keys = {k: getattr(first, k) for k in ("tasks", "items", "size", "flips")}
         states = None if first.data == "states" else _states(first.data)
@@ -252,6 +257,7 @@ def build(
         _each(experiments, "final_temperature"),
         first.epochs,
         first.clamp,
+        first.restart,
         arithmetic,
     )
     return Built(

@@ -68,7 +68,7 @@ def run(
     data_dir: str | Path | None = None,
     watch: Work | None = None,
     room: int | None = None,
-    **keep: Any,  # curve_every, keep_memories, keep_checkpoints
+    **keep: Any,  # curve_every, keep_memories, keep_checkpoints, watcher
 ) -> Outcome:
     """Run what the store does not have yet, in packs that fit `room` bytes (default: what is free).
 

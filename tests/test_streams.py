@@ -230,6 +230,20 @@ def test_own_arrays() -> None:
     assert ClassStream(found, Replicas((0,)), items=20, tasks=2)[1].train.probe.shape == (1, 16, 16)
 
 
+@pytest.mark.parametrize("kind", ["?", "u1", "i1", "<u2", ">u2", "i4", "u8", "f2", "f4", ">f8", "g"])
+@pytest.mark.parametrize("settings", [{}, {"binary": False}, {"kind": "rotated"}], ids=str)
+def test_own_arrays_of_any_number(kind: str, settings: dict) -> None:
+    """Every kind of number, in either byte order, shows the same items."""
+    x, y = np.random.default_rng(0).integers(0, 2, (20, 4, 4)), np.arange(20) % 2
+    shown = [
+        ClassStream(from_arrays(a, y), Replicas((0,)), items=20, tasks=2, angle=90.0, **settings)[
+            1
+        ].train.probe
+        for a in (x.astype(np.float64), x.astype(kind))
+    ]
+    torch.testing.assert_close(*shown)
+
+
 @pytest.mark.parametrize(
     ("x", "y", "message"),
     [

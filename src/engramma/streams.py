@@ -76,7 +76,8 @@ class ClassStream:
                 most = len(self._candidates(seed, task))
                 if self.items > most:
                     raise DataError(
-                        f"items must be at most {most}, what {self.dataset.name} has for a task, not {self.items}"
+                        f"items must be at most {most}, what {self.dataset.name} has for a task, "
+                        f"not {self.items}"
                     )
         if round(self.items * self.test_share) < 1 or self.items - round(self.items * self.test_share) < 1:
             raise ValueError(f"items must leave at least one to train and one to test on, not {self.items}")

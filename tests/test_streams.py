@@ -74,6 +74,7 @@ def test_rotation_is_a_rotation() -> None:
     oblong[0, 2, 6] = 1  # two to the right of the middle
     assert rotate(oblong, 90)[0, 0, 4] == pytest.approx(1)  # two above it
     assert np.abs(rotate(images.astype(float), 1e-6) - images).max() < 1e-3
+    np.testing.assert_allclose(rotate(images - 300.0, 30, -300.0), rotate(images.astype(float), 30) - 300)
     grey = rotate(images.astype(float), 30)
     assert grey.min() >= 0
     assert grey.max() <= 255

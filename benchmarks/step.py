@@ -43,7 +43,9 @@ def main(rounds: int = 7) -> None:
                 batch = items(count, dtype)
                 for memories, theta in starts.items():
                     row = _measure(batch, theta, n, every, rounds)
-                    rows.append({"dtype": str(dtype)[6:], "items": count, "n": n, "memories": memories, **row})
+                    rows.append(
+                        {"dtype": str(dtype)[6:], "items": count, "n": n, "memories": memories, **row}
+                    )
                     print(
                         f"{rows[-1]['dtype']:8}{count:6}{n:4} {memories:9}"
                         f"{row['ratio']:7.2f}{row['cpu_ratio']:15.2f}{row['items_a_second']:10.0f}",

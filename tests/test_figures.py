@@ -222,7 +222,11 @@ def test_a_diverged_cell_is_named_and_never_chosen():
 
 
 def test_a_cell_that_diverged_at_one_vertex_is_chosen_for_none():
-    best = [r for r in grid() if (r.description["learning_rate"], r.description["final_temperature"]) == (0.2, 1.2)]
+    best = [
+        r
+        for r in grid()
+        if (r.description["learning_rate"], r.description["final_temperature"]) == (0.2, 1.2)
+    ]
     assert len(best) == 4  # the top right cell
     others = [r for r in grid() if r.description not in [b.description for b in best]]
     records = [*others, record(diverged=True, **best[0].description), *best[1:]]
@@ -410,6 +414,14 @@ def test_records_without_memories_say_what_to_do():
     for make in (figures.memory_images, figures.pseudo_items, figures.energy_curves):
         with pytest.raises(ValueError, match="--keep-memories"):
             make([record(0.5, **DIGITS)])
+
+
+def test_memories_of_several_methods_are_not_mixed():
+    one = with_memories(5.0)
+    other = StandIn({**one.description, "method": "gem", "strength": 0.5}, one.scores, kept=one.kept)
+    with pytest.raises(ValueError, match=r"one method at a time, not of Vanilla, GEM 0\.5"):
+        figures.memory_images([one, other])
+    assert figures.memory_images([other]).get_suptitle() == "GEM 0.5"
 
 
 # Drawing into a folder

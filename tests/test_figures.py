@@ -416,6 +416,14 @@ def test_records_without_memories_say_what_to_do():
             make([record(0.5, **DIGITS)])
 
 
+def test_memories_of_several_methods_are_not_mixed():
+    one = with_memories(5.0)
+    other = StandIn({**one.description, "method": "gem", "strength": 0.5}, one.scores, kept=one.kept)
+    with pytest.raises(ValueError, match=r"one method at a time, not of Vanilla, GEM 0\.5"):
+        figures.memory_images([one, other])
+    assert figures.memory_images([other]).get_suptitle() == "GEM 0.5"
+
+
 # Drawing into a folder
 
 

@@ -228,9 +228,7 @@ def test_heat_map_sorts_and_filters(look, page_file):
     page.locator("#table-run").uncheck()
     assert page.locator("#heat tbody tr").count() >= 13
     page.get_by_role("button", name="n=20").nth(1).click()  # the paper's
-    values = [
-        v for v in column(page, 6) if v is not None
-    ]  # after ours, a gap, three of theirs
+    values = [v for v in column(page, 6) if v is not None]  # after ours, a gap, three of theirs
     head = page.locator("th[aria-sort=descending]")
     assert head.count() == 1
     assert values == sorted(values, reverse=True)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import page
 import torch
 
@@ -27,5 +29,5 @@ def test_every_method_has_its_half_page() -> None:
     text = (page.PAGE.parent / "methods.md").read_text()
     for name, method in METHODS.items():
         assert f"`{name}`" in text
-        for setting in method.__dataclass_fields__:
+        for setting in (field.name for field in dataclasses.fields(method)):
             assert f"`{setting}`" in text, f"docs/methods.md does not speak of {name}'s {setting}"

@@ -43,7 +43,7 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
     method : a name in `engramma.methods.METHODS`, or a method with settings of its own.
     strength : the method's lambda, or the proportion of items it keeps; None for the method's default.
     interaction : "leaky", "rectified" or "polynomial".
-    temperature : T; None for neurons^-(n+1)/2n, which suits any number of features.
+    temperature : T; None for one that grows with the number of neurons N, N^(-2/3) at vertex 3.
     learning_rate, final_rate : the rate in the first and in the last epoch; it falls geometrically.
     momentum, epochs : of the optimiser.
     batch_size : items a step; None for a sixteenth of the task, at most 500.
@@ -219,9 +219,13 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
 
     def _temperature(self) -> float:
         # A step of a class weight moves its score by (beta/N) f'(h), and a random memory has h near
-        # beta/sqrt(N): with beta = N^((n+1)/2n) that is the same for any number of features.
+        # beta/sqrt(N): with beta = N^((n+1)/2n) that is the same for any number of features. Vertices
+        # below 3 answer to such weak overlaps already, and were found to want less.
+        if self.temperature is not None:
+            return self.temperature
         n, neurons = self.vertex, self.memories_.shape[1]
-        return self.temperature or neurons ** (-(n + 1) / (2 * n))
+        less = min(1.0, max(0.25, (n - 1) ** 2 / 4))
+        return neurons ** (-(n + 1) / (2 * n)) / less
 
     def _method(self) -> Method:
         if isinstance(self.method, Method):

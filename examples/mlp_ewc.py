@@ -32,12 +32,12 @@ def permuted_digits(tasks: int, seed: int) -> list[tuple[Tensor, Tensor, Tensor,
     return found
 
 
-def learn(method: str, strength: float | None, tasks: int = 5, epochs: int = 30, seed: int = 0) -> Tensor:
+def learn(method: str, strength: float | None, tasks: int = 5, epochs: int = 15, seed: int = 0) -> Tensor:
     """(1,T,T): accuracy on task j after task k was learned."""
     torch.manual_seed(seed)
     stream = permuted_digits(tasks, seed)
     model = nn.Sequential(nn.Linear(64, 100), nn.ReLU(), nn.Linear(100, 10))
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.002)
     guard = Guard(model, cross_entropy, method, strength)
     scores = torch.zeros(1, tasks, tasks)
     for k, (x, y, _, _) in enumerate(stream):
@@ -57,9 +57,9 @@ def learn(method: str, strength: float | None, tasks: int = 5, epochs: int = 30,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--strength", type=float, default=100.0, help="EWC's lambda")
+    parser.add_argument("--strength", type=float, default=30.0, help="EWC's lambda")
     parser.add_argument("--tasks", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--epochs", type=int, default=15)
     arguments = parser.parse_args()
     for method, strength in (("vanilla", None), ("ewc", arguments.strength)):
         scores = learn(method, strength, arguments.tasks, arguments.epochs)

@@ -229,6 +229,8 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
 
     def _method(self) -> Method:
         if isinstance(self.method, Method):
+            if self.strength is not None:
+                raise ValueError("strength must be None where method is not a name: set it in the method")
             return self.method
         kind = METHODS[self.method]
         if self.strength is None:

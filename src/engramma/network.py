@@ -84,7 +84,8 @@ class DenseMemory:
 
     def similarity(self, theta: Tensor, probe: Tensor) -> Tensor:
         """(R,B,M): beta/N times the overlap of every probe with every memory."""
-        return self.scale * self.kernel.product(probe, theta)
+        # The scale goes onto the memories, which are few, and not onto the products, which are many.
+        return self.kernel.product(probe, self.scale * theta)
 
     def scores(self, theta: Tensor, probe: Tensor, neurons: slice | None = None) -> Tensor:
         """(R,B,K): o of the chosen neurons (by default those that are learned)."""
@@ -101,20 +102,11 @@ class DenseMemory:
     def gradient(self, theta: Tensor, items: Items) -> Tensor:
         """(R,M,N): the gradient of each replica's own loss, in closed form."""
         h, a, u, scored = self._clamped(theta, items.probe)
-        o = self.kernel.scores(h, a, self.interaction, u)
-        g = self.loss_slope(o, items.target, items.weight)
-        dh, da = self.kernel.slopes(h, a, g, self.interaction, u)
+        share = items.weight / (items.weight.sum(-1, keepdim=True).clamp(min=1) * a.shape[-1])
+        dh, da = self.kernel.pull(h, a, items.target, share, self.exponent, self.interaction, u)
         grad = self.kernel.product_back(dh, items.probe, self.neurons)
         grad[..., scored] += da
         return grad.mul_(self.scale)
-
-    def loss_slope(self, o: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-        """(R,B,K): dL/do of the mean loss."""
-        target, weight = _spread(o, target, weight)
-        share = weight / (weight.sum(-1, keepdim=True).clamp(min=1) * o.shape[-1])
-        y = torch.tanh(o)
-        m = self.exponent
-        return -2 * m * (target - y).pow(2 * m - 1) * (1 - y * y) * share[..., None]
 
     def per_item(self, theta: Tensor, items: Items, pull: str, power: int) -> Tensor:
         """(R,M,N): mean over items of |gradient of one item|^power, without a loop over items.
@@ -127,9 +119,7 @@ class DenseMemory:
         target, weight = _spread(o, items.target, items.weight)
         y = torch.tanh(o)
         if pull == "predicted":
-            best = o.argmax(-1, keepdim=True)
-            guess = torch.full_like(o, -1).scatter_(-1, best, 1.0)
-            target = o.sign() if self.autoassociative else guess
+            target = self.answer(o)
         if pull in ("loss", "predicted"):
             error = (target - y).pow(2 * self.exponent - 1)
             g = -2 * self.exponent * error * (1 - y * y) / o.shape[-1]
@@ -145,6 +135,12 @@ class DenseMemory:
         total[..., scored] = own
         scale = abs(self.scale) ** power
         return scale * total / weight.sum(-1).clamp(min=1)[:, None, None]
+
+    def answer(self, o: Tensor) -> Tensor:
+        """(R,B,K): the targets that scores (R,B,K) speak for: their signs, or the highest class alone on."""
+        if self.autoassociative:
+            return torch.where(o > 0, 1.0, -1.0).to(o)
+        return torch.full_like(o, -1.0).scatter_(-1, o.argmax(-1, keepdim=True), 1.0)
 
     def predict(self, theta: Tensor, probe: Tensor) -> Tensor:
         """(R,B): the class whose neuron scores highest after one update."""
@@ -171,7 +167,7 @@ class DenseMemory:
         if order not in ("synchronous", "asynchronous"):
             raise ValueError(f"order must be synchronous or asynchronous, not {order!r}")
         chosen = neurons or slice(0, self.neurons)
-        state = state.to(theta.dtype).expand(theta.shape[0], -1, -1).clone()
+        state = state.to(theta.dtype).repeat_interleave(theta.shape[0] // state.shape[0], 0)
         count = torch.zeros(state.shape[:2], dtype=torch.long, device=state.device)
         moving = torch.ones_like(count, dtype=torch.bool)
         for _ in range(steps):

@@ -9,6 +9,7 @@ M memories, N neurons, K scored neurons.
     product_back(dh (R,B,M), probe (S,B,N), N)     -> (R,M,N)  its transpose: sum_b dh x
     scores(h, a, f, u)                             -> (R,B,K)  sum_m f(h + 2 u a) - f(h), times u
     slopes(h, a, g, f, u)                          -> dh (R,B,M), da (R,M,K): g pulled back through scores
+    pull(h, a, target (S,B,K), share (S,B), m, f, u) -> dh, da of sum share (target - tanh scores)^(2m)
     moments(h, a, g, f, u, x, power)               -> |dh|^power (R,B,M), sum_b |dh x + da_b|^power (R,M,K)
     step(theta, grad, velocity, rate, momentum, visible, clamp) -> theta, velocity
 
@@ -25,9 +26,18 @@ import torch
 from engramma.kernels import reference
 
 
-def kernel_for(device: torch.device | str, name: str = "auto") -> ModuleType:
-    """The fastest implementation that this device and installation can run, or the one named."""
+def kernel_for(device: torch.device | str, name: str = "auto", mixed: bool = False) -> ModuleType:
+    """The fastest implementation that this device and installation can run, or the one named.
+
+    `mixed`: memories in float64, the work on items in bfloat16 parts and float32 (see `triton_mixed`).
+    """
     kind = torch.device(device).type
+    if mixed:
+        if kind != "cuda" or name == "reference":
+            raise ValueError("dtype mixed needs a CUDA device and Triton; use float64 or float32")
+        from engramma.kernels import triton_mixed
+
+        return triton_mixed
     if name == "reference":
         return reference
     if name in ("auto", "triton") and kind == "cuda":

@@ -67,6 +67,16 @@ def slopes(h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None = N
     return dh, da
 
 
+def pull(
+    h: Tensor, a: Tensor, target: Tensor, share: Tensor, m: int, f: Interaction, u: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    times = h.shape[0] // target.shape[0]
+    target, share = target.repeat_interleave(times, 0), share.repeat_interleave(times, 0)
+    y = torch.tanh(scores(h, a, f, u))
+    g = -2 * m * (target - y).pow(2 * m - 1) * (1 - y * y) * share[..., None]
+    return slopes(h, a, g, f, u)
+
+
 def moments(
     h: Tensor,
     a: Tensor,
@@ -110,7 +120,7 @@ def step(
             continue
         largest = v.abs().amax(-1, keepdim=True)
         # A memory that nothing pulls at stays where it is.
-        moved[..., part] = theta[..., part] - rate * torch.where(largest > 0, v / largest, 0.0)
+        moved[..., part] = theta[..., part] - rate * torch.where(largest == 0, 0.0, v / largest)
     if clamp is not None:
         moved[..., :visible].clamp_(-clamp, clamp)
     return moved, velocity

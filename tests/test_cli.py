@@ -296,7 +296,20 @@ def test_table_2_is_the_paper_s() -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are POSIX")
 def test_ctrl_c_says_what_was_kept(tmp_path: Path) -> None:
-    settings = ["--data", "digits", "--tasks", "3", "--items", "40", "--memories", "4", "--device", "cpu", "--kernel", "reference"]
+    settings = [
+        "--data",
+        "digits",
+        "--tasks",
+        "3",
+        "--items",
+        "40",
+        "--memories",
+        "4",
+        "--device",
+        "cpu",
+        "--kernel",
+        "reference",
+    ]
     store = tmp_path / "runs"
     process = subprocess.Popen(
         command("run", *settings, "--epochs", "1000000", "--store", str(store)),

@@ -185,7 +185,7 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
         return replicas
 
     def _raw(self, X: np.ndarray) -> np.ndarray:
-        return np.where(X > self.threshold, 1.0, -1.0) if self.features == "binary" else X
+        return np.where(self.threshold < X, 1.0, -1.0) if self.features == "binary" else X
 
     def _probe(self, X: np.ndarray, dtype: torch.dtype, network: DenseMemory) -> Tensor:
         """(1,B,N): features, then class neurons at -1. Beyond what was seen, a feature stays at its end."""

@@ -32,7 +32,7 @@ class Interaction:
     n: float
 
     def __post_init__(self) -> None:
-        if not self.n > 0:
+        if not 0 < self.n < float("inf"):
             raise ValueError(f"vertex must be a number above 0, not {self.n}")
 
     def value(self, x: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ class LeakyRectifiedPolynomial(Interaction):
     leak: float = 0.01
 
     def value(self, x: Tensor) -> Tensor:
-        return torch.where(x > 0, power(x.clamp(min=0), self.n), self.leak * x)
+        return torch.where(x > 0, power(_base(x, self.n), self.n), self.leak * x)
 
     def slope(self, x: Tensor) -> Tensor:
         return torch.where(x > 0, self.n * power(_base(x, self.n), self.n - 1), self.leak)
@@ -75,7 +75,11 @@ class Polynomial(Interaction):
     def slope(self, x: Tensor) -> Tensor:
         if self.n == int(self.n):
             return self.n * power(x, self.n - 1)
-        return self.n * x.sign() * power(x.abs(), self.n - 1)
+        return (
+            self.n
+            * x.sign()
+            * power(x.abs() if self.n > 1 else torch.where(x == 0, 1.0, x.abs()), self.n - 1)
+        )
 
 
 def _base(x: Tensor, n: float) -> Tensor:

@@ -58,7 +58,7 @@ def confusion(predicted: Tensor, truth: Tensor, classes: int) -> Tensor:
 
 def accuracy(counts: Tensor) -> Tensor:
     """(R,): share of items answered right, which for one label an item is micro-averaged F1."""
-    return counts.diagonal(dim1=-2, dim2=-1).sum(-1) / counts.sum((-2, -1)).clamp(min=1)
+    return counts.diagonal(dim1=-2, dim2=-1).sum(-1).double() / counts.sum((-2, -1)).clamp(min=1)
 
 
 def macro_f1(counts: Tensor) -> Tensor:

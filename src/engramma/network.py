@@ -88,7 +88,7 @@ class DenseMemory:
         return self.kernel.product(probe, self.scale * theta)
 
     def scores(self, theta: Tensor, probe: Tensor, neurons: slice | None = None) -> Tensor:
-        """(R,B,K): o of the chosen neurons (by default those that are learned)."""
+        """(R,B,K): o of the chosen neurons (by default those that are learned), which stand at -1 or +1."""
         h, a, u, _ = self._clamped(theta, probe, neurons)
         return self.kernel.scores(h, a, self.interaction, u)
 
@@ -119,9 +119,7 @@ class DenseMemory:
         target, weight = _spread(o, items.target, items.weight)
         y = torch.tanh(o)
         if pull == "predicted":
-            best = o.argmax(-1, keepdim=True)
-            guess = torch.full_like(o, -1).scatter_(-1, best, 1.0)
-            target = o.sign() if self.autoassociative else guess
+            target = self.answer(o)
         if pull in ("loss", "predicted"):
             error = (target - y).pow(2 * self.exponent - 1)
             g = -2 * self.exponent * error * (1 - y * y) / o.shape[-1]
@@ -137,6 +135,12 @@ class DenseMemory:
         total[..., scored] = own
         scale = abs(self.scale) ** power
         return scale * total / weight.sum(-1).clamp(min=1)[:, None, None]
+
+    def answer(self, o: Tensor) -> Tensor:
+        """(R,B,K): the targets that scores (R,B,K) speak for: their signs, or the highest class alone on."""
+        if self.autoassociative:
+            return torch.where(o > 0, 1.0, -1.0).to(o)
+        return torch.full_like(o, -1.0).scatter_(-1, o.argmax(-1, keepdim=True), 1.0)
 
     def predict(self, theta: Tensor, probe: Tensor) -> Tensor:
         """(R,B): the class whose neuron scores highest after one update."""
@@ -163,7 +167,7 @@ class DenseMemory:
         if order not in ("synchronous", "asynchronous"):
             raise ValueError(f"order must be synchronous or asynchronous, not {order!r}")
         chosen = neurons or slice(0, self.neurons)
-        state = state.to(theta.dtype).expand(theta.shape[0], -1, -1).clone()
+        state = state.to(theta.dtype).repeat_interleave(theta.shape[0] // state.shape[0], 0)
         count = torch.zeros(state.shape[:2], dtype=torch.long, device=state.device)
         moving = torch.ones_like(count, dtype=torch.bool)
         for _ in range(steps):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -44,7 +45,7 @@ class Replicas:
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """The seeds of the rows of items: one a seed where all have equally many replicas, else one a replica."""
+        """Seeds of the rows of items: one a seed if all have equally many replicas, else one a replica."""
         unique = tuple(dict.fromkeys(self.seeds))
         each = len(self.seeds) // len(unique)
         grid = tuple(seed for seed in unique for _ in range(each))
@@ -73,9 +74,17 @@ class Replicas:
         order whatever else is in the batch.
         """
         seeds = self.rows if ids.shape[0] == len(self.rows) else self.seeds
-        base = [int(generator(s, "shuffle", *key).integers(2**62)) for s in seeds]
-        start = torch.tensor(base, dtype=torch.int64, device=ids.device)[:, None]
-        return _mix(_mix(ids) + start)
+        key_of_seeds = _shuffle_base(seeds, ids.device)
+        for number in key:
+            key_of_seeds = _mix(key_of_seeds + number)
+        return _mix(_mix(ids) + key_of_seeds)
+
+
+@lru_cache(maxsize=64)
+def _shuffle_base(seeds: tuple[int, ...], device: torch.device) -> Tensor:
+    """(S,1), kept where it is used: a copy to the device every epoch would make the device wait."""
+    base = [int(generator(s, "shuffle").integers(2**62)) for s in seeds]
+    return torch.tensor(base, dtype=torch.int64, device=device)[:, None]
 
 
 def _mix(x: Tensor) -> Tensor:

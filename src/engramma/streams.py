@@ -58,7 +58,7 @@ class ClassStream:
     device: torch.device | str = "cpu"
     dtype: torch.dtype = torch.float64
     kernel: ModuleType = reference
-    _cache: dict[int, Items] = field(default_factory=dict, compare=False, repr=False)
+    _cache: dict[int, Items] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -76,7 +76,8 @@ class ClassStream:
                 most = len(self._candidates(seed, task))
                 if self.items > most:
                     raise DataError(
-                        f"items must be at most {most}, what {self.dataset.name} has for a task, not {self.items}"
+                        f"items must be at most {most}, what {self.dataset.name} has for a task, "
+                        f"not {self.items}"
                     )
         if round(self.items * self.test_share) < 1 or self.items - round(self.items * self.test_share) < 1:
             raise ValueError(f"items must leave at least one to train and one to test on, not {self.items}")
@@ -95,6 +96,10 @@ class ClassStream:
     @property
     def neurons(self) -> int:
         return self.pixels + (self.tasks if self.task_id else 0) + self.classes
+
+    @property
+    def _threshold(self) -> float:
+        return float(self.dataset.threshold if self.threshold is None else self.threshold)
 
     def _candidates(self, seed: int, task: int) -> np.ndarray:
         if self.kind != "split":
@@ -130,31 +135,33 @@ class ClassStream:
         return self._cache[task]
 
     def _items(self, task: int, parts: list[tuple[np.ndarray, View]]) -> Items:
-        states = np.stack([self._states(task, chosen, view) for chosen, view in parts])
+        states = torch.stack([self._states(task, chosen, view) for chosen, view in parts])
         y = torch.as_tensor(np.stack([self.dataset.y[chosen] for chosen, _ in parts])).to(self.device)
         target = torch.full((*y.shape, self.classes), -1.0, dtype=self.dtype, device=self.device)
         target.scatter_(2, y[..., None], 1.0)
         ids = (task << 32) + torch.arange(y.shape[1], device=self.device).expand_as(y)
-        probe = self.kernel.prepare(torch.as_tensor(states).to(self.device), self.dtype)
+        probe = self.kernel.prepare(states, self.dtype)
         return Items(probe, target, torch.ones_like(target[..., 0]), ids)
 
-    def _states(self, task: int, chosen: np.ndarray, view: View) -> np.ndarray:
-        grey = self.dataset.x[chosen]
+    def _states(self, task: int, chosen: np.ndarray, view: View) -> Tensor:
+        """(B,N) on the device: pixels, task id, and class neurons at -1."""
+        grey = _on(self.dataset, self.device)[torch.as_tensor(chosen).to(self.device)]
         if view.angle % 360:
             assert self.dataset.shape is not None
-            grey = rotate(grey.reshape(-1, *self.dataset.shape), view.angle).reshape(len(grey), -1)
-        grey = grey[:, view.permutation]
+            images = grey.cpu().numpy().reshape(-1, *self.dataset.shape)
+            dark = float(self.dataset.x.min())
+            grey = torch.as_tensor(rotate(images, view.angle, dark)).flatten(1).to(self.device)
+        grey = grey[:, torch.as_tensor(view.permutation).to(self.device)]
         if self.binary:
-            threshold = self.dataset.threshold if self.threshold is None else self.threshold
-            pixels = np.where(grey > threshold, 1, -1).astype(np.int8)
+            pixels = (grey > self._threshold).to(torch.int8) * 2 - 1
         else:
             low, high = float(self.dataset.x.min()), float(self.dataset.x.max())
-            pixels = 2 * (grey.astype(np.float64) - low) / max(high - low, 1e-12) - 1
-        identity = np.full((len(grey), self.tasks if self.task_id else 0), -1, pixels.dtype)
+            pixels = 2 * (grey.double() - low) / max(high - low, 1e-12) - 1
+        identity = pixels.new_full((len(grey), self.tasks if self.task_id else 0), -1)
         if self.task_id:
             identity[:, task] = 1
-        hidden = np.full((len(grey), self.classes), -1, pixels.dtype)  # a probe does not know its class
-        return np.concatenate([pixels, identity, hidden], 1)
+        hidden = pixels.new_full((len(grey), self.classes), -1)  # a probe does not know its class
+        return torch.cat([pixels, identity, hidden], 1)
 
     def hash(self) -> str:
         """SHA-256 over the data and every seed's items, permutations and angles."""
@@ -164,7 +171,7 @@ class ClassStream:
                 view = self.view(seed, task)
                 for part in (view.train, view.test, view.permutation):
                     state.update(np.ascontiguousarray(part, dtype=np.int64).tobytes())
-                state.update(repr((view.angle, self.threshold, self.binary, self.task_id)).encode())
+                state.update(repr((view.angle, self._threshold, self.binary, self.task_id)).encode())
         return state.hexdigest()
 
     def evaluate(self, network: DenseMemory, theta: Tensor) -> dict[str, Tensor]:
@@ -274,18 +281,29 @@ def partial_permutation(size: int, fraction: float, draw: np.random.Generator) -
     return permutation
 
 
-def rotate(images: np.ndarray, degrees: float) -> np.ndarray:
-    """Images (n,H,W) turned anticlockwise about their middle, bilinear, dark outside."""
+def rotate(images: np.ndarray, degrees: float, dark: float = 0.0) -> np.ndarray:
+    """Images (n,H,W) turned anticlockwise about their middle, bilinear, `dark` outside."""
     if degrees % 360 == 0:
         return images
     turn = np.deg2rad(degrees)
     cos, sin = float(np.cos(turn)), float(np.sin(turn))
-    x = torch.as_tensor(images.astype(np.float64))[:, None]
+    x = torch.as_tensor(images.astype(np.float64))[:, None] - dark
     high, wide = images.shape[1:]
     matrix = torch.tensor([[cos, -sin * high / wide, 0.0], [sin * wide / high, cos, 0.0]], dtype=x.dtype)
     grid = torch.nn.functional.affine_grid(matrix.expand(len(x), -1, -1), list(x.shape), align_corners=False)
-    turned = torch.nn.functional.grid_sample(x, grid, align_corners=False)[:, 0].numpy()
+    turned = torch.nn.functional.grid_sample(x, grid, align_corners=False)[:, 0].numpy() + dark
     return np.rint(turned).astype(images.dtype) if images.dtype.kind in "ui" else turned
+
+
+_PLACED: dict[tuple[int, str], tuple[Dataset, Tensor]] = {}
+
+
+def _on(dataset: Dataset, device: torch.device | str) -> Tensor:
+    """The data set's items on a device, put there once."""
+    key = (id(dataset), str(device))
+    if key not in _PLACED:
+        _PLACED[key] = (dataset, torch.as_tensor(np.ascontiguousarray(dataset.x)).to(device))
+    return _PLACED[key][1]
 
 
 _DIGESTS: dict[int, tuple[Dataset, str]] = {}

@@ -6,6 +6,7 @@ Evaluation, progress, checkpoints and plots belong to the caller.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -62,7 +63,7 @@ def train(
                 now = now._replace(step=number)
                 grad = now.network.gradient(theta, batch)
                 step = method.steer(state, now, theta, grad)
-                moved, velocity = optimiser.step(theta, step, velocity, epoch, network.visible, active)
+                moved, velocity = optimiser.step(theta, step, velocity, epoch, network.visible, active, index)
                 if watches:
                     state = method.observe(state, now, grad, step, moved - theta)
                 theta = moved
@@ -99,22 +100,31 @@ class Batches:
         keys = self.replicas.shuffle_keys(self.items.ids, task, epoch)
         keys = keys.masked_fill(self.items.weight == 0, torch.iinfo(keys.dtype).max)
         order = keys.argsort(1)
+        for place, there, active in self._cuts:
+            spot = order.gather(1, place)
+            batch = Items(*(part[self._row, spot] for part in self.items))
+            yield batch._replace(weight=batch.weight * there), active
+
+    @cached_property
+    def _cuts(self) -> list[tuple[Tensor, Tensor, Tensor | None]]:
+        """Of every batch: its places in the order, which of them are filled, and the replicas with items."""
+        device, cuts = self.items.weight.device, []
         for number in range(self.most):
             spans = [self._span(n, number) for n in self.count]
-            width = max(last - first for first, last in spans)
-            first = torch.tensor([s[0] for s in spans], device=order.device)[:, None]
-            length = torch.tensor([s[1] - s[0] for s in spans], device=order.device)[:, None]
-            column = torch.arange(width, device=order.device)
-            there = column < length
-            place = order.gather(1, (first + column).clamp(max=order.shape[1] - 1))
-            row = torch.arange(len(spans), device=order.device)[:, None]
-            batch = Items(*(part[row, place] for part in self.items))
-            batch = batch._replace(weight=batch.weight * there)
+            column = torch.arange(max(last - first for first, last in spans))
+            first, last = torch.tensor(spans).unbind(1)
+            place = first[:, None] + column
+            there = place < last[:, None]
             active = None
             if not self.equal:
-                times = len(self.replicas) // len(spans)
-                active = (length[:, 0] > 0).repeat_interleave(times, 0)
-            yield batch, active
+                active = (last > first).repeat_interleave(len(self.replicas) // len(spans)).to(device)
+            place = place.clamp(max=self.items.weight.shape[1] - 1)
+            cuts.append((place.to(device), there.to(device), active))
+        return cuts
+
+    @cached_property
+    def _row(self) -> Tensor:
+        return torch.arange(len(self.count), device=self.items.weight.device)[:, None]
 
     def _span(self, count: int, number: int) -> tuple[int, int]:
         if self.cut == "full":

@@ -120,7 +120,7 @@ def step(
             continue
         largest = v.abs().amax(-1, keepdim=True)
         # A memory that nothing pulls at stays where it is.
-        moved[..., part] = theta[..., part] - rate * torch.where(largest > 0, v / largest, 0.0)
+        moved[..., part] = theta[..., part] - rate * torch.where(largest == 0, 0.0, v / largest)
     if clamp is not None:
         moved[..., :visible].clamp_(-clamp, clamp)
     return moved, velocity

@@ -23,15 +23,16 @@ def vertex(f: Interaction) -> dict[str, object]:
     """What the programs must know of f at compile time."""
     whole = f.n == int(f.n)
     n, less = (int(f.n), int(f.n) - 1) if whole else (float(f.n), float(f.n) - 1)
-    return {"n": n, "less": less, "whole": whole, "poly": not isinstance(f, LeakyRectifiedPolynomial)}
+    poly = not isinstance(f, LeakyRectifiedPolynomial)
+    # Constants of the programs, because a plain argument would reach them as float32.
+    return {"n": n, "less": less, "whole": whole, "poly": poly, "leak": float(getattr(f, "leak", 0.0))}
 
 
 def tile(memories: int, dtype: torch.dtype) -> dict[str, object]:
-    """Items a tile and warps: about 8,192 float32 similarities in registers."""
+    """Items a tile and warps: 2,048 similarities in registers were fastest of the shapes tried."""
     wide = triton.next_power_of_2(max(memories, 16))
-    size = 4096 if dtype == torch.float64 else 8192
-    kind = tl.float64 if dtype == torch.float64 else tl.float32
-    return {"BM": wide, "BB": max(1, min(32, size // wide)), "DT": kind, "num_warps": 8}
+    kind, warps = (tl.float64, 4) if dtype == torch.float64 else (tl.float32, 2)
+    return {"BM": wide, "BB": max(1, min(32, 2048 // wide)), "DT": kind, "num_warps": warps}
 
 
 def scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None = None) -> Tensor:
@@ -46,10 +47,7 @@ def scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None = None) -> Ten
     signs = u is not None
     times = replicas // u.shape[0] if u is not None else 1
     flat = u.contiguous() if u is not None else h
-    leak = float(getattr(f, "leak", 0.0))
-    _scores[grid](
-        h, a, flat, out, items, memories, neurons, times, leak, signs=signs, **vertex(f), **shape
-    )  # fmt: skip
+    _scores[grid](h, a, flat, out, items, memories, neurons, times, signs=signs, **vertex(f), **shape)
     return out
 
 
@@ -74,7 +72,6 @@ def launch_pull(
     hi: Tensor,
     lo: Tensor,
     lift: int,
-    gain: float = 1.0,
 ) -> Tensor:
     """Writes dh (in two parts where hi is bfloat16) and returns da (R,M,K) in float64, both lifted."""
     replicas, items, memories = h.shape
@@ -86,16 +83,18 @@ def launch_pull(
     if h.is_cuda:
         processors = torch.cuda.get_device_properties(h.device).multi_processor_count
     # Enough programs to fill the device a few times over, few enough that their sums of da stay small.
-    workers = max(1, min(tiles, triton.cdiv(8 * processors, replicas)))
-    parts = torch.zeros(replicas, workers, neurons, memories, dtype=h.dtype, device=h.device)
+    warps = int(str(shape["num_warps"]))
+    workers = max(1, min(tiles, triton.cdiv(32 * processors, warps * replicas)))
+    parts = torch.empty(replicas, workers, neurons, memories, dtype=h.dtype, device=h.device)
     signs = u is not None
     flat = u.contiguous() if u is not None else h
-    bits = lift * (f.n - 1)
+    known = vertex(f)
+    leak_slope = float(str(known["leak"])) * 2.0 ** (lift * (f.n - 1)) / f.n
     _pull[(workers, replicas)](
         h, a, flat, target.contiguous(), share.contiguous(), hi, lo, parts, items, memories, neurons,
         replicas // target.shape[0], tiles, workers,
-        float(getattr(f, "leak", 0.0)), 2.0**lift, 2.0**-bits, gain,
-        signs=signs, exponent=m, split=hi.dtype == torch.bfloat16, **vertex(f), **shape,
+        lift=2.0**lift, drop=2.0 ** -(lift * f.n), leak_slope=leak_slope,
+        signs=signs, exponent=m, split=hi.dtype == torch.bfloat16, **known, **shape,
     )  # fmt: skip
     return parts.sum(1, dtype=torch.float64).mT
 
@@ -112,9 +111,12 @@ def step(
     replicas, memories, neurons = theta.shape
     theta, grad, velocity = theta.contiguous(), grad.contiguous(), velocity.contiguous()
     moved, fresh = torch.empty_like(theta), torch.empty_like(theta)
-    rates = torch.as_tensor(rate, dtype=theta.dtype, device=theta.device).reshape(-1).expand(replicas)
+    if isinstance(rate, Tensor):
+        rates = rate.to(theta.dtype).reshape(-1).expand(replicas).contiguous()
+    else:  # filled on the device: a copy from the host would wait for it
+        rates = torch.full((replicas,), rate, dtype=theta.dtype, device=theta.device)
     _step[(replicas * memories,)](
-        theta, grad, velocity, rates.contiguous(), moved, fresh, memories, neurons, visible, momentum,
-        clamp or 0.0, clamped=clamp is not None, BN=triton.next_power_of_2(neurons), num_warps=4,
+        theta, grad, velocity, rates, moved, fresh, memories, neurons, visible,
+        momentum=momentum, clamp=clamp or 0.0, clamped=clamp is not None, BN=triton.next_power_of_2(neurons), num_warps=4,
     )  # fmt: skip
     return moved, fresh

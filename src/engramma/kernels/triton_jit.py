@@ -32,52 +32,55 @@ def _power(x, n: tl.constexpr, whole: tl.constexpr):
 
 
 @triton.jit
-def _both(y, n: tl.constexpr, less: tl.constexpr, whole: tl.constexpr, poly: tl.constexpr, leak, lift, drop):
-    """f(y), and f'(y) lifted. `less` is n - 1, lift 2^LIFT, drop 2^-(LIFT (n - 1))."""
+def _terms(y, less: tl.constexpr, whole: tl.constexpr, poly: tl.constexpr, leak_slope: tl.constexpr):
+    """Of lifted y: w p whose sum over memories is that of x^n, what leaks, and f'/n."""
     if poly:
-        base = y if whole else tl.abs(y)
-        p = _power(base * lift, less, whole)
-        value = base * p * drop
-        slope = n * p if whole else tl.where(y < 0, -n * p, n * p)
+        w = y if whole else tl.abs(y)
+        p = _power(w, less, whole)
+        leaking = tl.zeros(y.shape, y.dtype)
+        slope = p if whole else tl.where(y < 0, -p, p)
     else:
-        p = _power(tl.maximum(y, 0.0) * lift, less, whole)
-        value = tl.where(y > 0, y * p * drop, leak * y)
-        slope = tl.where(y > 0, n * p, leak / drop)
-    return value, slope
+        w = tl.maximum(y, 0.0)
+        p = _power(w, less, whole)
+        leaking = tl.minimum(y, 0.0)
+        slope = tl.where(y > 0, p, leak_slope)
+    return w * p, leaking, slope
 
 
 @triton.jit
 def _scores(
-    h_ptr, a_ptr, u_ptr, o_ptr, B, M, K, times, leak,
-    n: tl.constexpr, less: tl.constexpr, whole: tl.constexpr, poly: tl.constexpr, signs: tl.constexpr,
-    BB: tl.constexpr, BM: tl.constexpr, DT: tl.constexpr,
+    h_ptr, a_ptr, u_ptr, o_ptr, B, M, K, times,
+    n: tl.constexpr, less: tl.constexpr, whole: tl.constexpr, poly: tl.constexpr, leak: tl.constexpr,
+    signs: tl.constexpr, BB: tl.constexpr, BM: tl.constexpr, DT: tl.constexpr,
 ):  # fmt: skip
     r = tl.program_id(1).to(tl.int64)
     b = tl.program_id(0) * BB + tl.arange(0, BB)
     m = tl.arange(0, BM)
     there = (b[:, None] < B) & (m[None, :] < M)
+    # Where there is nothing h and a are 0, and f(0) = 0: no mask is needed further on.
     h = tl.load(h_ptr + r * B * M + b[:, None] * M + m[None, :], there, 0.0).to(DT)
-    rest, _ = _both(h, n, less, whole, poly, leak, 1.0, 1.0)
+    rest, rest_leak, _ = _terms(h, less, whole, poly, leak)
     for k in range(K):
-        a = tl.load(a_ptr + (r * K + k) * M + m, m < M, 0.0).to(DT)
+        a = 2 * tl.load(a_ptr + (r * K + k) * M + m, m < M, 0.0).to(DT)
         if signs:
             u = tl.load(u_ptr + ((r // times) * B + b) * K + k, b < B, 0.0).to(DT)
-            on, _ = _both(h + 2 * u[:, None] * a[None, :], n, less, whole, poly, leak, 1.0, 1.0)
-            o = u * tl.sum(tl.where(there, on - rest, 0.0), 1)
+            on, on_leak, _ = _terms(h + u[:, None] * a[None, :], less, whole, poly, leak)
+            o = u * (tl.sum(on - rest, 1) + leak * tl.sum(on_leak - rest_leak, 1))
         else:
-            on, _ = _both(h + 2 * a[None, :], n, less, whole, poly, leak, 1.0, 1.0)
-            o = tl.sum(tl.where(there, on - rest, 0.0), 1)
+            on, on_leak, _ = _terms(h + a[None, :], less, whole, poly, leak)
+            o = tl.sum(on - rest, 1) + leak * tl.sum(on_leak - rest_leak, 1)
         tl.store(o_ptr + (r * B + b) * K + k, o, b < B)
 
 
 @triton.jit
 def _pull(
     h_ptr, a_ptr, u_ptr, t_ptr, share_ptr, hi_ptr, lo_ptr, da_ptr, B, M, K, times, tiles, workers,
-    leak, lift, drop, gain,
-    n: tl.constexpr, less: tl.constexpr, whole: tl.constexpr, poly: tl.constexpr, signs: tl.constexpr,
-    exponent: tl.constexpr, split: tl.constexpr,
+    n: tl.constexpr, less: tl.constexpr, whole: tl.constexpr, poly: tl.constexpr, leak: tl.constexpr,
+    lift: tl.constexpr, drop: tl.constexpr, leak_slope: tl.constexpr,
+    signs: tl.constexpr, exponent: tl.constexpr, split: tl.constexpr,
     BB: tl.constexpr, BM: tl.constexpr, DT: tl.constexpr,
 ):  # fmt: skip
+    """lift = 2^LIFT, drop = 2^-(LIFT n), leak_slope = the lifted leak over n."""
     r = tl.program_id(1).to(tl.int64)
     worker = tl.program_id(0)
     m = tl.arange(0, BM)
@@ -85,31 +88,36 @@ def _pull(
     for tile in range(worker, tiles, workers):
         b = tile * BB + tl.arange(0, BB)
         there = (b[:, None] < B) & (m[None, :] < M)
-        h = tl.load(h_ptr + r * B * M + b[:, None] * M + m[None, :], there, 0.0).to(DT)
+        h = tl.load(h_ptr + r * B * M + b[:, None] * M + m[None, :], there, 0.0).to(DT) * lift
         share = tl.load(share_ptr + (r // times) * B + b, b < B, 0.0).to(DT)
-        rest, slope = _both(h, n, less, whole, poly, leak, lift, drop)
+        rest, rest_leak, slope = _terms(h, less, whole, poly, leak_slope)
+        rest_sum = tl.sum(rest, 1)
+        rest_leak_sum = tl.sum(rest_leak, 1)
         dh = tl.zeros((BB, BM), DT)
         for k in range(K):
-            a = tl.load(a_ptr + (r * K + k) * M + m, m < M, 0.0).to(DT)
+            a = (2 * lift) * tl.load(a_ptr + (r * K + k) * M + m, m < M, 0.0).to(DT)
             target = tl.load(t_ptr + ((r // times) * B + b) * K + k, b < B, 0.0).to(DT)
             if signs:
                 u = tl.load(u_ptr + ((r // times) * B + b) * K + k, b < B, 0.0).to(DT)
-                on, on_slope = _both(h + 2 * u[:, None] * a[None, :], n, less, whole, poly, leak, lift, drop)
-                o = u * tl.sum(tl.where(there, on - rest, 0.0), 1)
+                on, on_leak, on_slope = _terms(h + u[:, None] * a[None, :], less, whole, poly, leak_slope)
             else:
-                u = 1.0
-                on, on_slope = _both(h + 2 * a[None, :], n, less, whole, poly, leak, lift, drop)
-                o = tl.sum(tl.where(there, on - rest, 0.0), 1)
+                on, on_leak, on_slope = _terms(h + a[None, :], less, whole, poly, leak_slope)
+            o = (tl.sum(on, 1) - rest_sum) * drop + (tl.sum(on_leak, 1) - rest_leak_sum) * (leak / lift)
+            if signs:
+                o = u * o
             e = tl.exp(-2 * tl.abs(o))
             q = 1 / (1 + e)
-            y = tl.where(o < 0, e - 1, 1 - e) * q
+            y = tl.where(o < 0, e - 1, 1 - e) * q  # tanh o; and 1 - y^2 = 4 e q^2
             error = target - y
             g = error
             for _ in tl.static_range(exponent - 1):
                 g = g * error * error
-            g = -2 * exponent * g * (4 * e * q * q) * share * gain
-            dh += (g * u)[:, None] * (on_slope - slope)
-            here = 2 * tl.sum(tl.where(there, g[:, None] * on_slope, 0.0), 0)
+            g = (-8 * n * exponent) * g * (e * q * q) * share
+            if signs:
+                dh += (g * u)[:, None] * (on_slope - slope)
+            else:
+                dh += g[:, None] * (on_slope - slope)
+            here = 2 * tl.sum(g[:, None] * on_slope, 0)
             if tile != worker:
                 here += tl.load(mine + k * M, m < M, 0.0)
             tl.store(mine + k * M, here, m < M)
@@ -136,8 +144,8 @@ def _split(theta_ptr, hi_ptr, lo_ptr, N, P, BN: tl.constexpr):
 
 @triton.jit
 def _step(
-    theta_ptr, grad_ptr, v_ptr, rate_ptr, out_ptr, v_out_ptr, M, N, visible, momentum, clamp,
-    clamped: tl.constexpr, BN: tl.constexpr,
+    theta_ptr, grad_ptr, v_ptr, rate_ptr, out_ptr, v_out_ptr, M, N, visible,
+    momentum: tl.constexpr, clamp: tl.constexpr, clamped: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     j = tl.arange(0, BN)
@@ -148,7 +156,8 @@ def _step(
     size = tl.abs(v)
     seen = j < visible
     largest = tl.where(seen, tl.max(tl.where(seen, size, 0.0)), tl.max(tl.where(seen, 0.0, size)))
-    moved = theta - rate * tl.where(largest > 0, v / tl.where(largest > 0, largest, 1.0), 0.0)
+    # Where nothing pulls nothing moves; what is not a number must reach the memories.
+    moved = theta - rate * tl.where(largest == 0, 0.0, v / tl.where(largest == 0, 1.0, largest))
     if clamped:
         moved = tl.where(seen, tl.minimum(tl.maximum(moved, -clamp), clamp), moved)
     tl.store(out_ptr + row * N + j, moved, there)

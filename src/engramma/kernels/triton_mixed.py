@@ -97,9 +97,7 @@ def pull(
     return Parts(hi, lo, bits), da.mul_(2.0**-bits)
 
 
-def slopes(
-    h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def slopes(h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """In float64: only importances need it apart from `pull`."""
     return reference.slopes(h.double(), a.double(), g.double(), f, u)
 

@@ -57,7 +57,7 @@ class Method:
         return state
 
     def report(self, state: Any) -> dict[str, Any]:
-        """What the user may want to know of the state: plain numbers and lists."""
+        """What the user may want to know of the state: plain numbers, and lists with one entry a replica."""
         del state
         return {}
 

@@ -46,7 +46,7 @@ class Penalty(Method):
     def __post_init__(self) -> None:
         values = (self.strength,) if isinstance(self.strength, int | float) else self.strength
         for value in values:
-            if not value >= 0:
+            if not 0 <= value < float("inf"):
                 raise ValueError(f"strength must be 0 or more, not {value}")
         if self.merge not in ("separate", "online"):
             raise ValueError(f"merge must be separate or online, not {self.merge!r}")
@@ -124,9 +124,8 @@ class EWC(Penalty):
             pull = "loss" if self.labels == "true" else "predicted"
             return now.network.per_item(theta, items, pull, 2)
         if self.labels == "predicted":
-            best = now.network.scores(theta, items.probe).argmax(-1, keepdim=True)
-            items = items.expand(len(theta))
-            items = items._replace(target=torch.full_like(items.target, -1.0).scatter_(-1, best, 1.0))
+            answer = now.network.answer(now.network.scores(theta, items.probe))
+            items = items.expand(len(theta))._replace(target=answer)
         starts = range(0, items.probe.shape[1], self.batch)
         parts = [now.network.gradient(theta, items.row(slice(s, s + self.batch))) ** 2 for s in starts]
         return torch.stack(parts).mean(0)
@@ -165,7 +164,7 @@ class SI(Penalty):
     """
 
     merge: str = "online"
-    path: str = "sum"
+    path: str = "mean"
     damping: float = 1e-3
     negative: str = "task"
 

@@ -156,13 +156,16 @@ def dual(gram: Tensor, dots: Tensor, margin: float = 0.0) -> Tensor:
     tried in one batched solve; with many, sets are exchanged until none is wrong.
     """
     count = gram.shape[1]
-    size = gram.diagonal(dim1=1, dim2=2).amax(1).clamp(min=torch.finfo(gram.dtype).tiny)
-    P = gram / size[:, None, None]
+    # Each reference is scaled to length 1: a task learned well has a gradient many decades below the
+    # others', and its constraint counts as much as theirs.
+    size = gram.diagonal(dim1=1, dim2=2).sqrt()
+    unit = torch.where(size > 0, 1 / size, 0.0)
+    P = gram * unit[:, :, None] * unit[:, None, :]
+    q = dots * unit + margin * (P * size[:, None, :]).sum(2)
     # Parallel references make P singular; a ridge far under rounding of the data decides between them.
     P = P + 1e-13 * torch.eye(count, dtype=P.dtype, device=P.device)
-    q = dots / size[:, None] + margin * P.sum(2)
     w = _try_all(P, q) if count <= 5 else _exchange(P, q)
-    return w.clamp(min=0) + margin
+    return w.clamp(min=0) * unit + margin
 
 
 def _solve(P: Tensor, q: Tensor, pushing: Tensor) -> tuple[Tensor, Tensor]:

@@ -112,7 +112,8 @@ class Pseudorehearsal(Replay):
         probes = torch.as_tensor(drawn).to(theta)
         rest = net.relax(theta, probes, self.steps)
         classes = slice(net.visible, net.neurons)
-        state = rest.state if self.pairs == "homogeneous" else probes.clone()
+        # A copy: the class neurons are hidden in it below, and the target is read from the state at rest.
+        state = (rest.state if self.pairs == "homogeneous" else probes).clone()
         if net.autoassociative:
             target = rest.state
         elif self.label == "relaxed":
@@ -133,13 +134,13 @@ class Pseudorehearsal(Replay):
         return items, _census(rest.state, rest.converged, now.task.identity)
 
     def report(self, state: Buffer) -> dict[str, Any]:
-        """Per task and replica: probes that converged, distinct states reached, and how many
+        """Per replica and task: probes that converged, distinct states reached, and how many
         pseudo-items claim each task by their task-id neurons (the last number: none or several)."""
-        facts = state.facts.tolist()
+        facts = state.facts.transpose(0, 1).tolist()
         return {
-            "converged": [[r[0] for r in task] for task in facts],
-            "distinct": [[r[1] for r in task] for task in facts],
-            "claims": [[r[2:] for r in task] for task in facts],
+            "converged": [[t[0] for t in replica] for replica in facts],
+            "distinct": [[t[1] for t in replica] for replica in facts],
+            "claims": [[t[2:] for t in replica] for replica in facts],
         }
 
 
@@ -152,7 +153,7 @@ def _census(states: Tensor, converged: Tensor, identity: slice | None) -> Tensor
         if identity is not None:
             claims = replica[:, identity]
             single = claims.sum(1) == 1
-            row += (claims & single[:, None]).sum(0).tolist() + [int((~single).sum())]
+            row += [*(claims & single[:, None]).sum(0).tolist(), int((~single).sum())]
         rows.append(row)
     return torch.tensor(rows, dtype=torch.float64)
 

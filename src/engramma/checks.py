@@ -1,0 +1,96 @@
+"""What is wrong with a setting, in one line; and the settings that a method has."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import importlib
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
+
+if TYPE_CHECKING:
+    from engramma.methods import Method
+
+HOOKS = ("start", "rehearse", "steer", "observe", "consolidate", "report")
+
+
+def explain(error: ValidationError, known: Sequence[str] = ()) -> str:
+    """One line for all that is wrong: which setting, what is allowed, what was given."""
+    lines = []
+    for fault in error.errors(include_url=False):
+        place = ".".join(str(part) for part in fault["loc"])
+        if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+            near = difflib.get_close_matches(place, known, 1)
+            hint = f"; did you mean {near[0]}?" if near else f"; allowed: {', '.join(known)}"
+            lines.append(f"unknown setting {place}{hint}")
+        elif fault["type"] == "value_error":
+            lines.append(fault["msg"].removeprefix("Value error, "))
+        else:
+            allowed = fault["msg"].replace("Input should be", "must be").replace("integer", "whole number")
+            given = repr(fault["input"])
+            lines.append(f"{place} {allowed}, not {given if len(given) < 60 else given[:57] + '...'}")
+    return "; ".join(lines).replace("\n", " ")
+
+
+def method_class(name: str) -> type[Method]:
+    """A method by its name, or imported from package.module:Class and checked."""
+    from engramma.methods import METHODS
+
+    if name in METHODS:
+        return METHODS[name]
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        near = difflib.get_close_matches(name, METHODS, 1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise ValueError(
+            f"method must be one of {', '.join(METHODS)} or package.module:Class, not {name!r}{hint}"
+        )
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        raise ValueError(f"method {name}: cannot import {module} ({error})") from None
+    except AttributeError:
+        raise ValueError(f"method {name}: {module} has no {attribute}") from None
+    missing = [hook for hook in HOOKS if not callable(getattr(found, hook, None))]
+    if not isinstance(found, type) or missing:
+        raise ValueError(
+            f"method {name} must be a class with {', '.join(HOOKS)}; it lacks {', '.join(missing)}"
+        )
+    return found
+
+
+def complete(
+    name: str, settings: dict[str, Any], strength: float | None
+) -> tuple[dict[str, Any], float | None]:
+    """All settings of a method, defaults filled in, apart from its strength; and its strength."""
+    cls = method_class(name)
+    key = getattr(cls, "strength_name", None)
+    if key is None and strength is not None:
+        raise ValueError(f"strength must be left out for {name}, which has none")
+    if key in settings:
+        raise ValueError(f"settings.{key} must be given as strength")
+    if not dataclasses.is_dataclass(cls):
+        return settings, strength
+    known = [field.name for field in dataclasses.fields(cls) if field.init]
+    unknown = [f"settings.{k}" for k in settings if k not in known]
+    if unknown:
+        allowed = ", ".join(k for k in known if k != key) or "none"
+        raise ValueError(f"unknown setting {', '.join(unknown)} of {name}; allowed: {allowed}")
+    given = settings if key is None or strength is None else {**settings, key: strength}
+    try:
+        made = _adapter(cls).validate_json(json.dumps(given), strict=True)
+    except ValidationError as error:
+        raise ValueError(f"{name}: {explain(error, known)}") from None
+    except (TypeError, ValueError) as error:  # not what JSON, and so a record, can hold
+        raise ValueError(f"settings must be numbers, texts, booleans and lists of them ({error})") from None
+    values = {k: getattr(made, k) for k in known}
+    return {k: v for k, v in values.items() if k != key}, (float(values[key]) if key else None)
+
+
+@functools.cache  # making one takes milliseconds, and a study has thousands of experiments
+def _adapter(cls: type) -> TypeAdapter:
+    return TypeAdapter(cls)

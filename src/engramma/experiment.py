@@ -1,0 +1,288 @@
+"""An experiment: the full description of one run, which is one replica. Validated, frozen, hashed.
+
+What is not in it (device, kernel, folders, how often to draw a curve) does not change what the numbers mean.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from engramma import datasets
+from engramma.checks import complete, explain, method_class
+
+if TYPE_CHECKING:  # a description is read without PyTorch, which takes seconds to import
+    import torch
+    from torch import Tensor
+
+    from engramma.methods import Method
+    from engramma.network import DenseMemory
+    from engramma.optimiser import Optimiser
+    from engramma.replicas import Replicas
+    from engramma.streams import Stream
+
+VARYING = ("seed", "strength", "learning_rate", "initial_temperature", "final_temperature")
+STATES = {"data": "states", "tasks": 2, "items": 10}  # of a stream of states, where nothing is said
+
+# TOML has no null: "none" stands for it.
+Optional = BeforeValidator(lambda value: None if value == "none" else value)
+
+
+def setting(default: Any, panel: str, description: str, **limits: Any) -> Any:
+    return Field(default, description=description, json_schema_extra={"panel": panel}, **limits)
+
+
+class Experiment(BaseModel):
+    """One run: one replica, of one seed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    data: str = setting("mnist", "Tasks", "mnist, digits, states, or the path of an .npz with arrays x and y")
+    stream: Literal["permuted", "rotated", "split", "states"] = setting(
+        "permuted", "Tasks", "how tasks are made of the data"
+    )
+    tasks: int = setting(5, "Tasks", "how many, one after another", ge=1, le=1000)
+    items: int = setting(10_000, "Tasks", "items a task, training and test", ge=1)
+    test_share: float = setting(0.2, "Tasks", "share of the items set aside for testing", gt=0, lt=1)
+    fraction: float = setting(1.0, "Tasks", "share of the pixels that a permutation moves", ge=0, le=1)
+    angle: float = setting(15.0, "Tasks", "degrees from one rotated task to the next")
+    task_id: bool = setting(True, "Tasks", "neurons that say which task an item is of")
+    threshold: Annotated[float | None, Optional] = setting(
+        None, "Tasks", "a pixel above it is on; none: the data set's own"
+    )
+    binary: bool = setting(True, "Tasks", "pixels -1 or +1, or scaled between them")
+    flips: int = setting(5, "Tasks", "states: neurons turned over in a probe", ge=0)
+    size: int = setting(100, "Tasks", "states: neurons", ge=1)
+
+    vertex: float = setting(2.0, "Network", "n of the interaction function", gt=0)
+    interaction: Literal["leaky", "rectified", "polynomial"] = setting(
+        "leaky", "Network", "x^n where x > 0; elsewhere a leak, 0, or x^n"
+    )
+    leak: float = setting(0.01, "Network", "slope of the leaky interaction below 0")
+    memories: int = setting(512, "Network", "how many", ge=1)
+    spread: float = setting(0.1, "Network", "standard deviation of the initial memories", gt=0)
+    exponent: int = setting(1, "Network", "m of the loss (t - tanh o)^(2m)", ge=1)
+    autoassociative: bool = setting(
+        False, "Network", "every neuron is learned; so it is for states, only there"
+    )
+
+    method: str = setting(
+        "vanilla", "Method", "by name (`engramma info` lists them), or your own package.module:Class"
+    )
+    settings: dict[str, Any] = setting({}, "Method", "the method's other settings")
+    strength: Annotated[float | None, Optional] = setting(
+        None, "Method", "its lambda or its proportion", ge=0
+    )
+
+    learning_rate: float = setting(0.08, "Training", "at the start of each task", gt=0)
+    decay: float = setting(0.999, "Training", "of the learning rate, each epoch", gt=0, le=1)
+    momentum: float = setting(0.6, "Training", "share of the last step kept", ge=0, lt=1)
+    initial_temperature: float = setting(0.95, "Training", "1/beta at the start of each task", gt=0)
+    final_temperature: float = setting(0.95, "Training", "1/beta at its end", gt=0)
+    epochs: int = setting(500, "Training", "of each task", ge=1)
+    batch_size: Annotated[int | None, Optional] = setting(
+        None, "Training", "items a step; none: as many as a task has", ge=1
+    )
+    cut: Literal["full", "even"] = setting("full", "Training", "fill every batch but the last, or all alike")
+    clamp: Annotated[float | None, Optional] = setting(
+        1.0, "Training", "largest weight but of class neurons; none: no limit", gt=0
+    )
+    restart: bool = setting(True, "Training", "the learning rate starts afresh with each task")
+    dtype: Literal["float64", "float32", "mixed"] = setting(
+        "float64", "Training", "precision; mixed, on CUDA: memories float64, items in less"
+    )
+    seed: int = setting(0, "Training", "of the data, the initial memories and all chance", ge=0, lt=2**63)
+    fork: str | None = Field(  # continued from the end of a task of another run
+        None, description="run@task this run continues", pattern=r"^[0-9a-f]{20}@\d{1,3}$"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _say_the_rest(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("stream") == "states":
+            return {**STATES, "autoassociative": True, **given}
+        if isinstance(given, dict) and given.get("data") == "digits":
+            return {"items": 1000, **given}  # it has no 10,000
+        return given
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Experiment:
+        states = self.stream == "states"
+        if self.autoassociative != states:
+            raise ValueError("autoassociative must be true for a stream of states and false for others")
+        if states != (self.data == "states") and not (states and self.data.endswith(".npz")):
+            raise ValueError("data must be states (or an .npz) for a stream of states, and only for it")
+        if self.data not in ("mnist", "digits", "states") and not self.data.endswith(".npz"):
+            raise ValueError(
+                f"data must be mnist, digits, states or the path of an .npz file, not {self.data!r}"
+            )
+        if states and self.flips > self.size:
+            raise ValueError(f"flips must be at most size, {self.size} neurons, not {self.flips}")
+        # The description holds every setting of the method: one that changes its defaults later is another.
+        full, strength = complete(self.method, self.settings, self.strength)
+        object.__setattr__(self, "settings", full)
+        object.__setattr__(self, "strength", strength)
+        return self
+
+    def describe(self) -> dict[str, Any]:
+        return self.model_dump()
+
+    def canonical(self, *without: str) -> str:
+        kept = {k: v for k, v in self.describe().items() if k not in without}
+        return json.dumps(kept, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    def hash(self) -> str:
+        """SHA-256 of the description; a run's folder has the first 20 digits as its name."""
+        return self._digest
+
+    @functools.cached_property
+    def _digest(self) -> str:
+        return hashlib.sha256(self.canonical().encode()).hexdigest()
+
+    def __hash__(self) -> int:
+        return hash(self._digest)
+
+    @property
+    def name(self) -> str:
+        return self.hash()[:20]
+
+    def family(self) -> str:
+        """What experiments must share to be trained together, as replicas."""
+        after = self.fork.partition("@")[2] if self.fork else ""
+        return self.canonical(*VARYING, "fork") + after
+
+    def but(self, **changes: Any) -> Experiment:
+        """The same with other settings, checked again."""
+        return read({**self.describe(), **changes})
+
+
+def read(*parts: dict[str, Any]) -> Experiment:
+    """An experiment from settings, later parts winning. Errors are one line: setting, allowed, given."""
+    merged = {key: value for part in parts for key, value in part.items()}
+    try:
+        return Experiment.model_validate(merged)
+    except ValidationError as error:
+        raise ValueError(explain(error, list(Experiment.model_fields))) from None
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The settings in a TOML file, as they stand there."""
+    try:
+        return tomllib.loads(Path(path).read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from None
+
+
+class Built(NamedTuple):
+    network: DenseMemory
+    stream: Stream
+    method: Method
+    optimiser: Optimiser
+    replicas: Replicas
+    theta: Tensor  # (R,M,N) initial memories
+
+
+def build(
+    experiments: Sequence[Experiment],
+    device: torch.device | str = "cpu",
+    kernel: str = "auto",
+    data_dir: str | Path | None = None,
+) -> Built:
+    """What train() needs for experiments that train together, replica by replica in their order.
+
+    Items are shared by replicas of one seed where these stand together, as many for each seed.
+    """
+    import torch
+
+    from engramma.interactions import INTERACTIONS, LeakyRectifiedPolynomial
+    from engramma.kernels import kernel_for
+    from engramma.network import DenseMemory
+    from engramma.optimiser import Optimiser
+    from engramma.replicas import Replicas
+    from engramma.streams import ClassStream, StateStream
+
+    first = experiments[0]
+    if len({e.family() for e in experiments}) != 1:
+        raise ValueError(f"experiments trained together may differ only in {', '.join(VARYING)}")
+    replicas = Replicas(tuple(e.seed for e in experiments))
+    mixed = first.dtype == "mixed"
+    arithmetic = kernel_for(device, kernel, mixed)
+    dtype = torch.float64 if mixed else getattr(torch, first.dtype)
+    place: dict[str, Any] = {"device": device, "dtype": dtype}
+    if first.stream == "states":
+        keys = {k: getattr(first, k) for k in ("tasks", "items", "size", "flips")}
+        states = None if first.data == "states" else _states(first.data)
+        stream = StateStream(replicas, states=states, kernel=arithmetic, **keys, **place)
+    else:
+        keys = ("tasks", "items", "test_share", "fraction", "angle", "task_id", "threshold", "binary")
+        chosen = {k: getattr(first, k) for k in keys}
+        dataset = _dataset(first.data, str(data_dir) if data_dir else None)
+        stream = ClassStream(dataset, replicas, first.stream, **chosen, kernel=arithmetic, **place)
+    form = INTERACTIONS[first.interaction]
+    leak = {"leak": first.leak} if form is LeakyRectifiedPolynomial else {}
+    network = DenseMemory(
+        stream.neurons,
+        stream.classes,
+        form(first.vertex, **leak),
+        first.exponent,
+        first.autoassociative,
+        kernel=arithmetic,
+    )
+    cls = method_class(first.method)
+    key = getattr(cls, "strength_name", None)
+    try:
+        method = cls(**first.settings, **({key: _each(experiments, "strength")} if key else {}))
+    except TypeError as error:  # of a class of one's own, which says no more about its settings
+        raise ValueError(f"method {first.method} does not take these settings: {error}") from None
+    optimiser = Optimiser(
+        _each(experiments, "learning_rate"),
+        first.decay,
+        first.momentum,
+        _each(experiments, "initial_temperature"),
+        _each(experiments, "final_temperature"),
+        first.epochs,
+        first.clamp,
+        first.restart,
+        arithmetic,
+    )
+    return Built(
+        network,
+        stream,
+        method,
+        optimiser,
+        replicas,
+        replicas.memories(first.memories, stream.neurons, first.spread, **place),
+    )
+
+
+def _each(experiments: Sequence[Experiment], key: str) -> Any:
+    values = tuple(getattr(e, key) for e in experiments)
+    return values[0] if len(set(values)) == 1 else values
+
+
+@functools.lru_cache(maxsize=2)
+def _dataset(name: str, data_dir: str | None) -> datasets.Dataset:
+    return datasets.load(name, data_dir)
+
+
+def _states(path: str) -> np.ndarray:
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            return found["states"]
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise datasets.DataError(f"{path}: not an .npz with an array `states` ({error})") from None

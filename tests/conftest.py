@@ -1,0 +1,82 @@
+"""The suite runs anywhere: `pytest --device cuda --dtype float32` repeats it on a GPU in single precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import settings
+
+from engramma.datasets import Dataset, digits
+from engramma.interactions import Interaction, LeakyRectifiedPolynomial
+from engramma.network import DenseMemory
+from engramma.replicas import Replicas
+from engramma.streams import ClassStream
+
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+
+# No test passes or fails by the clock, and the same inputs are tried every time.
+settings.register_profile("engramma", deadline=None, derandomize=True, max_examples=30)
+settings.load_profile("engramma")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", default="cpu", help="cpu or cuda (default cpu)")
+    parser.addoption("--dtype", default="float64", choices=sorted(DTYPES), help="precision (default float64)")
+
+
+def pytest_configure() -> None:
+    torch.set_num_threads(1)  # the networks are small, and pytest-xdist has the other cores
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> torch.device:
+    device = torch.device(request.config.getoption("--device"))
+    if device.type == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    return device
+
+
+@pytest.fixture(scope="session")
+def dtype(request: pytest.FixtureRequest) -> torch.dtype:
+    return DTYPES[request.config.getoption("--dtype")]
+
+
+@pytest.fixture(scope="session")
+def near(dtype: torch.dtype) -> dict[str, float]:
+    """Tolerances of `torch.testing.assert_close` for sums of some hundred rounded terms."""
+    return {"rtol": 1e-9, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 1e-3, "atol": 1e-5}
+
+
+@pytest.fixture(scope="session")
+def dataset() -> Dataset:
+    return digits()
+
+
+MakeStream = Callable[..., ClassStream]
+
+
+@pytest.fixture(scope="session")
+def make_stream(dataset: Dataset, device: torch.device, dtype: torch.dtype) -> MakeStream:
+    """A small stream of permuted digits: three tasks of 60 items, two seeds."""
+
+    def make(replicas: Replicas | None = None, **changes: object) -> ClassStream:
+        given: dict[str, object] = {"tasks": 3, "items": 60, "device": device, "dtype": dtype, **changes}
+        return ClassStream(dataset, replicas or Replicas((0, 1)), **given)  # type: ignore[arg-type]
+
+    return make
+
+
+MakeNetwork = Callable[..., DenseMemory]
+
+
+@pytest.fixture(scope="session")
+def make_network() -> MakeNetwork:
+    """The network that fits a stream."""
+
+    def make(stream: ClassStream, f: Interaction | None = None, **changes: object) -> DenseMemory:
+        chosen = f or LeakyRectifiedPolynomial(2)
+        return DenseMemory(stream.neurons, stream.classes, chosen, **changes)  # type: ignore[arg-type]
+
+    return make

@@ -1,0 +1,296 @@
+"""L2, EWC, MAS and SI against the penalties they stand for."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from engramma.interactions import LeakyRectifiedPolynomial, RectifiedPolynomial
+from engramma.methods import EWC, L2, MAS, SI, Now, Penalty
+from engramma.network import DenseMemory, Items
+from engramma.optimiser import Optimiser
+from engramma.replicas import Replicas
+from engramma.streams import ClassStream
+from engramma.train import train
+
+REPLICAS = Replicas((0, 1))
+STRENGTHS = (0.3, 2.0)
+PENALTIES: list[Penalty] = [
+    L2(STRENGTHS),
+    EWC(STRENGTHS),
+    MAS((3e4, 2e5)),  # its importances are small here
+    SI(STRENGTHS),
+    L2(STRENGTHS, merge="online", decay=0.5),
+    EWC(STRENGTHS, merge="online", decay=0.9),
+    MAS((3e4, 2e5), merge="separate"),
+    EWC(STRENGTHS, unit=True),
+    SI(STRENGTHS, decay=0.5, negative="keep"),
+    SI(STRENGTHS, negative="total"),
+]
+
+
+@pytest.fixture
+def stream(make_stream) -> ClassStream:
+    return make_stream(REPLICAS, items=20)
+
+
+@pytest.fixture
+def network(stream: ClassStream, make_network) -> DenseMemory:
+    return make_network(stream, LeakyRectifiedPolynomial(3), beta=4.0)
+
+
+@pytest.fixture
+def random(stream: ClassStream, device, dtype):
+    draw = torch.Generator().manual_seed(0)
+    shape = (2, 4, stream.neurons)
+    return lambda: (0.3 * torch.randn(shape, generator=draw, dtype=torch.float64)).to(device, dtype)
+
+
+def lived(method: Penalty, stream: ClassStream, network: DenseMemory, random) -> tuple:
+    """The state after two tasks that ended at random memories, with the (omega, theta*) of each."""
+    state, anchors = method.start(random()), []
+    for index in range(2):
+        now, theta = Now(network, stream[index], 1, 0, REPLICAS), random()
+        for _ in range(3):
+            state = method.observe(state, now, random(), random(), random())
+        omega = method.importance(state, now, theta)
+        state = method.consolidate(state, now, theta)
+        anchors.append((omega, theta))
+    return state, anchors
+
+
+@pytest.mark.parametrize("method", PENALTIES, ids=repr)
+def test_steer_is_the_derivative_of_the_penalty(method: Penalty, stream, network, random, near) -> None:
+    """Written out over tasks and weights, one strength a replica, and differentiated by autograd."""
+    state, anchors = lived(method, stream, network, random)
+    if isinstance(method, SI) and method.negative == "task":
+        anchors = [(omega.clamp(min=0), at) for omega, at in anchors]
+    if method.unit:
+        anchors = [(omega / omega.mean((1, 2), keepdim=True), at) for omega, at in anchors]
+    if method.merge == "online":
+        weight = method.decay * anchors[0][0] + anchors[1][0]
+        if isinstance(method, SI) and method.negative == "total":
+            weight = weight.clamp(min=0)
+        anchors = [(weight, anchors[1][1])]
+    theta, grad = random().requires_grad_(), random()
+    half, strengths = 0.5 if isinstance(method, EWC) else 1.0, method.strength
+    assert isinstance(strengths, tuple)
+    penalty = sum(
+        strengths[r] * half * (omega[r] * (at[r] - theta[r]) ** 2).sum()
+        for omega, at in anchors
+        for r in (0, 1)
+    )
+    (expected,) = torch.autograd.grad(penalty, theta)  # type: ignore[arg-type]
+    now = Now(network, stream[2], 1, 0, REPLICAS)
+    torch.testing.assert_close(method.steer(state, now, theta.detach(), grad), grad + expected, **near)
+    assert expected.abs().amax((1, 2)).min() > 1e-6
+    own = method.penalty(state, theta, anchors)
+    assert own.shape == (2,)
+    torch.testing.assert_close(own.sum(), penalty, **near)
+
+
+def test_two_tensors_equal_the_sum_of_separate_terms(stream, network, random, near) -> None:
+    """However many tasks: 2 (W theta - P) = sum of 2 omega (theta - theta*)."""
+    method = MAS(1.5, merge="separate")
+    state, anchors = method.start(random()), []
+    for _ in range(19):
+        omega, at = random().abs(), random()
+        state = state._replace(weight=state.weight + omega, pull=state.pull + omega * at)
+        anchors.append((omega, at))
+    theta = random()
+    expected = sum(2 * 1.5 * omega * (theta - at) for omega, at in anchors)
+    zero = torch.zeros_like(theta)
+    found = method.steer(state, Now(network, stream[1], 1, 0, REPLICAS), theta, zero)
+    torch.testing.assert_close(found, expected, **near)
+
+
+def loop(network: DenseMemory, theta: Tensor, items: Items, value, power: int, size: int = 1) -> Tensor:
+    """mean over batches of `size` items of |gradient of value|^power, by autograd, replica by replica."""
+    total = torch.zeros_like(theta)
+    for r in range(len(theta)):
+        row = Items(*(part[r : r + 1] for part in items))
+        starts = range(0, row.probe.shape[1], size)
+        for s in starts:
+            variable = theta[r : r + 1].clone().requires_grad_()
+            single = value(network, variable, row.row(slice(s, s + size)))
+            total[r] += torch.autograd.grad(single, variable)[0][0].abs() ** power / len(starts)
+    return total
+
+
+def loss(network: DenseMemory, theta: Tensor, items: Items) -> Tensor:
+    return network.loss(theta, items).sum()
+
+
+def predicted(network: DenseMemory, theta: Tensor, items: Items) -> Tensor:
+    o = network.scores(theta, items.probe).detach()
+    best = 2.0 * (o == o.amax(-1, keepdim=True)) - 1
+    return network.loss(theta, items._replace(target=best.to(o))).sum()
+
+
+@pytest.mark.parametrize(("labels", "value"), [("true", loss), ("predicted", predicted)])
+@pytest.mark.parametrize("batch", [None, 6])
+def test_fisher_information(labels: str, value, batch: int | None, stream, network, random, near) -> None:
+    """Per item, and per batch of 6 of the 16 items (the last batch is smaller)."""
+    theta = random()
+    method = EWC(labels=labels) if batch is None else EWC(fisher="batch", labels=labels, batch=batch)
+    found = method.importance(method.start(theta), Now(network, stream[0], 1, 0, REPLICAS), theta)
+    expected = loop(network, theta, stream[0].train, value, 2, batch or 1)
+    torch.testing.assert_close(found, expected, **near)
+    assert expected.max() > 1e-6
+
+
+def test_predicted_labels_of_an_auto_associative_memory(near) -> None:
+    """Every neuron's own sign; per item and per batches of one item it is the same."""
+    draw = torch.Generator().manual_seed(0)
+    theta = 0.5 * torch.randn(2, 4, 9, generator=draw, dtype=torch.float64)
+    states = torch.randint(0, 2, (2, 5, 9), generator=draw).double() * 2 - 1
+    items = Items(states, states, torch.ones(2, 5, dtype=torch.float64), torch.arange(5).expand(2, -1))
+    network = DenseMemory(9, 0, LeakyRectifiedPolynomial(2), autoassociative=True, beta=3.0)
+    now = Now(network, type("Task", (), {"train": items, "index": 0}), 1, 0, REPLICAS)
+    state = EWC().start(theta)
+    one = EWC(labels="predicted").importance(state, now, theta)
+    two = EWC(labels="predicted", fisher="batch", batch=1).importance(state, now, theta)
+    torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-15)
+    assert not torch.allclose(one, EWC().importance(state, now, theta))
+
+
+def output(network: DenseMemory, theta: Tensor, items: Items) -> Tensor:
+    return network.scores(theta, items.probe).tanh().square().sum()
+
+
+def norm(network: DenseMemory, theta: Tensor, items: Items) -> Tensor:
+    return output(network, theta, items).sqrt()
+
+
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize(("name", "value"), [("squared", output), ("norm", norm)])
+def test_memory_aware_synapses(power: int, name: str, value, stream, network, random, near) -> None:
+    theta = random()
+    method = MAS(power=power, output=name)
+    found = method.importance(method.start(theta), Now(network, stream[0], 1, 0, REPLICAS), theta)
+    torch.testing.assert_close(found, loop(network, theta, stream[0].train, value, power), **near)
+
+
+def test_unit_importances_have_a_mean_of_one(stream, network, random) -> None:
+    for method in (L2(unit=True), EWC(unit=True), MAS(unit=True), SI(unit=True)):
+        state, _ = lived(method, stream, network, random)
+        mean = state.weight.mean((1, 2))
+        torch.testing.assert_close(mean, torch.full_like(mean, 2.0))  # two tasks
+
+
+def test_the_path_is_the_drop_of_the_loss_at_first_order(stream, make_network, random) -> None:
+    """sum of -gradient x move = drop of the loss, with an error that shrinks with the step: steps ten times
+    smaller and ten times as many, a tenth of the error. Without leak, for a smooth loss: at the leak's kink
+    a memory turns back and forth, and how large its steps are then makes no difference to the error."""
+    network = make_network(stream, RectifiedPolynomial(3), beta=4.0)
+    if random().dtype != torch.float64:
+        pytest.skip("differences of losses need float64")
+    theta, method, items = random(), SI(), stream[0].train
+
+    def error(rate: float, steps: int) -> Tensor:
+        optimiser = Optimiser(rate, decay=1.0, momentum=0.0, epochs=steps, clamp=None)
+        at, velocity, state = theta, optimiser.start(theta), method.start(theta)
+        for epoch in range(1, steps + 1):
+            now = Now(network, stream[0], epoch, 0, REPLICAS)
+            grad = network.gradient(at, items)
+            moved, velocity = optimiser.step(at, grad, velocity, epoch, network.visible)
+            state = method.observe(state, now, grad, grad, moved - at)
+            at = moved
+        assert state.path is not None
+        drop = network.loss(theta, items) - network.loss(at, items)
+        assert (drop > 1e-4).all()
+        return (state.path.sum((1, 2)) - drop).abs() / drop
+
+    coarse, fine = error(1e-3, 20), error(1e-4, 200)
+    assert (fine < 0.05).all()
+    assert ((coarse / fine > 7) & (coarse / fine < 14)).all()
+
+
+def test_the_loop_shows_si_the_tasks_own_gradient(make_stream, make_network, device, dtype, near) -> None:
+    """In task two, where the step is steered and clamped, the path is -(the task's gradient) x (the move)."""
+    seen: list[tuple[Tensor, Tensor]] = []
+
+    class Watched(SI):
+        def observe(self, state, now, grad, step, move):
+            if now.task.index == 1:
+                seen.append((grad, move))
+            return super().observe(state, now, grad, step, move)
+
+        def consolidate(self, state, now, theta):
+            if now.task.index == 1:
+                expected = sum(-grad * move for grad, move in seen)
+                torch.testing.assert_close(state.path, expected, **near)
+                torch.testing.assert_close(sum(move for _, move in seen), theta - state.origin, **near)
+            return super().consolidate(state, now, theta)
+
+    stream = make_stream(REPLICAS, tasks=2, items=20)
+    network = make_network(stream)
+    theta = REPLICAS.memories(4, stream.neurons, device=device, dtype=dtype)
+    moments = list(train(network, stream, Watched(STRENGTHS), Optimiser(0.3, epochs=3), REPLICAS, theta, 8))
+    assert len(seen) == 6
+    last = moments[-2]
+    now = Now(last.network, stream[1], 3, 0, REPLICAS)
+    own = network.at(last.network.beta).gradient(last.theta, stream[1].train)
+    assert not torch.equal(Watched(STRENGTHS).steer(last.state, now, last.theta, own), own)
+
+
+@pytest.mark.parametrize("path", ["sum", "mean"])
+def test_synaptic_intelligence(path: str, stream, network, random, near) -> None:
+    """omega = path / (displacement^2 + damping), and the three ways with negative values."""
+    start, end, now = random(), random(), Now(network, stream[0], 1, 0, REPLICAS)
+    moves = [(random(), random()) for _ in range(4)]
+    path_sum = -sum(grad * move for grad, move in moves)
+    omega = path_sum / (4 if path == "mean" else 1) / ((end - start) ** 2 + 0.01)
+    for negative, expected in (("keep", omega), ("task", omega.clamp(min=0)), ("total", omega.clamp(min=0))):
+        method = SI(path=path, damping=0.01, negative=negative)
+        state = method.start(start)
+        for grad, move in moves:
+            state = method.observe(state, now, grad, random(), move)
+        state = method.consolidate(state, now, end)
+        torch.testing.assert_close(state.weight, expected, **near)
+        assert state.path is not None
+        assert not state.path.any()  # the next task's path begins anew, from here
+        assert torch.equal(state.origin, end)
+
+
+def test_negative_importances_in_total_and_by_task_part_in_task_two(stream, network, random) -> None:
+    states = {}
+    for negative in ("keep", "task", "total"):
+        torch.manual_seed(0)
+        method = SI(negative=negative)
+        states[negative], anchors = lived(method, stream, network, _again(random))
+        if negative == "total":
+            raw = anchors[0][0] + anchors[1][0]
+            torch.testing.assert_close(states["total"].weight, raw.clamp(min=0))
+    assert (states["keep"].weight < 0).any()
+    assert (states["task"].weight >= states["total"].weight - 1e-12).all()
+    assert not torch.allclose(states["task"].weight, states["total"].weight)
+
+
+def _again(random):
+    """The same random memories every time it is asked for."""
+    like, draw = random(), torch.Generator().manual_seed(3)
+    return lambda: (0.3 * torch.randn(like.shape, generator=draw, dtype=torch.float64)).to(like)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: EWC(merge="mean"), "merge must be separate or online"),
+        (lambda: EWC(decay=1.5), "decay must be between 0 and 1"),
+        (lambda: EWC(fisher="all"), "fisher must be item or batch"),
+        (lambda: EWC(labels="sampled"), "labels must be true or predicted"),
+        (lambda: EWC(batch=0), "batch must be at least 1"),
+        (lambda: MAS(power=3), "power must be 1 or 2"),
+        (lambda: MAS(output="l1"), "output must be squared or norm"),
+        (lambda: SI(path="max"), "path must be sum or mean"),
+        (lambda: SI(damping=0), "damping must be above 0"),
+        (lambda: SI(negative="abs"), "negative must be keep, task or total"),
+        (lambda: SI(merge="separate"), "merge must be online for si"),
+        (lambda: L2(float("inf")), "strength must be 0 or more"),
+    ],
+)
+def test_settings_that_are_refused(make, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()

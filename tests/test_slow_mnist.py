@@ -1,0 +1,40 @@
+"""Vanilla learning of permuted MNIST forgets as the paper says it does."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from engramma import measures
+from engramma.datasets import DataError, load
+from engramma.interactions import LeakyRectifiedPolynomial
+from engramma.kernels import kernel_for
+from engramma.methods import Vanilla
+from engramma.network import DenseMemory
+from engramma.optimiser import Optimiser
+from engramma.replicas import Replicas
+from engramma.streams import ClassStream
+from engramma.train import train
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_vanilla_on_permuted_mnist(device: torch.device, dtype: torch.dtype) -> None:
+    """n = 2, 2,000 items a task, two seeds, 500 epochs: tasks are learned, and earlier ones are lost."""
+    try:
+        data = load("mnist")
+    except DataError as error:
+        pytest.skip(str(error))
+    replicas, kernel = Replicas((0, 1)), kernel_for(device)
+    stream = ClassStream(data, replicas, items=2_000, device=device, dtype=dtype, kernel=kernel)
+    network = DenseMemory(stream.neurons, stream.classes, LeakyRectifiedPolynomial(2), kernel=kernel)
+    theta = replicas.memories(512, stream.neurons, device=device, dtype=dtype)
+    ends = [
+        stream.evaluate(moment.network, moment.theta)["accuracy"]
+        for moment in train(network, stream, Vanilla(), Optimiser(kernel=kernel), replicas, theta)
+        if moment.ends_task
+    ]
+    scores = torch.stack(ends, 1)
+    print(scores, measures.average(scores))
+    assert (measures.own(scores)[:, 1:] > 0.80).all()
+    assert ((measures.average(scores) > 0.30) & (measures.average(scores) < 0.42)).all()

@@ -1,0 +1,334 @@
+"""Packs and studies: resumed, shared, split and forked, and still the same numbers."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from engramma import checkpoints, packs, planning, study
+from engramma.experiment import Experiment, read
+from engramma.forks import fork
+from engramma.methods import METHODS
+from engramma.packs import run_pack, seed_major
+from engramma.records import Record, Store
+from engramma.study import Work, run
+
+SMALL: dict[str, Any] = {"data": "digits", "tasks": 3, "items": 60, "memories": 6, "epochs": 4}
+STRENGTHS = {"l2": 1e-4, "ewc": 10.0, "mas": 1.0, "si": 1.0}
+
+
+def small(**changes: Any) -> Experiment:
+    method = changes.get("method", "vanilla")
+    given = {"strength": STRENGTHS.get(method, 0.3)} if method != "vanilla" else {}
+    return read(SMALL, given, changes)
+
+
+def same(one: Record, two: Record) -> bool:
+    """Equal but for when and how fast."""
+    arrays = [(one.scores, two.scores), (one.curves, two.curves)]
+    return (
+        one.description == two.description
+        and one.diverged == two.diverged
+        and one.facts["report"] == two.facts["report"]
+        and one.facts["stream_hash"] == two.facts["stream_hash"]
+        and all(a.keys() == b.keys() and all(np.array_equal(a[k], b[k], True) for k in a) for a, b in arrays)
+    )
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_at(task: int, epoch: int) -> packs.Tick:
+    def tick(e: Experiment, replicas: int, now_task: int, now_epoch: int) -> None:
+        if (now_task, now_epoch) == (task, epoch):
+            raise Stop
+
+    return tick
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("seeds", [(0, 1), (0,)])
+def test_resumed_equals_uninterrupted(method: str, seeds: tuple[int, ...], tmp_path: Path) -> None:
+    pack = [small(method=method, seed=seed) for seed in seeds]
+    whole = run_pack(pack, Store(tmp_path / "a"))
+    broken = Store(tmp_path / "b")
+    for task, epoch in ((0, 2), (1, 3), (2, 1)):
+        with pytest.raises(Stop):
+            run_pack(pack, broken, tick=stop_at(task, epoch))
+        assert checkpoints.stages(broken, packs.pack_name(pack)) == ([task] if task else [])
+    seen: list[tuple[int, int]] = []
+    resumed = run_pack(pack, broken, tick=lambda e, r, task, epoch: seen.append((task, epoch)))
+    assert seen == [(2, epoch) for epoch in range(1, 5)]
+    assert all(same(a, b) for a, b in zip(whole, resumed, strict=True))
+    assert not list(broken.checkpoints.iterdir())
+
+
+def test_broken_off_while_records_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pack = [small(seed=seed) for seed in range(3)]
+    whole = run_pack(pack, Store(tmp_path / "a"))
+    store = Store(tmp_path / "b")
+    write = Store.write
+
+    def fail(self: Store, record: Record) -> Path:
+        if record.description["seed"] == 1:
+            raise Stop
+        return write(self, record)
+
+    monkeypatch.setattr(Store, "write", fail)
+    with pytest.raises(Stop):
+        run(pack, store)
+    monkeypatch.undo()
+    assert len(store) == 1
+    outcome = run(pack, store, watch=Work(on_change=lambda work: None))
+    assert (outcome.ran, outcome.found) == (2, 1)
+    assert all(same(a, b) for a, b in zip(whole, outcome.records, strict=True))
+
+
+@pytest.mark.parametrize("method", ["vanilla", "rehearsal", "gem", "ewc", "si"])
+def test_pack_equals_alone(method: str, tmp_path: Path) -> None:
+    strengths = [None] if method == "vanilla" else [0.2, 0.6]
+    rates = [0.08, 0.05]
+    pack = [
+        small(method=method, seed=s, strength=g, learning_rate=r)
+        for g in strengths
+        for r in rates
+        for s in (0, 3)
+    ]
+    together = run_pack(pack, Store(tmp_path / "together"))
+    for experiment, record in zip(pack, together, strict=True):
+        assert record.description == experiment.describe()
+        alone = run_pack([experiment], Store(tmp_path / "alone"))[0]
+        for key in record.scores:
+            np.testing.assert_allclose(record.scores[key], alone.scores[key], atol=1e-9)
+            np.testing.assert_allclose(record.curves[key], alone.curves[key], atol=1e-9)
+        assert record.facts["stream_hash"] == alone.facts["stream_hash"]
+
+
+def test_a_diverged_replica_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
+    good, bad = small(vertex=20), small(vertex=20, learning_rate=1e200)
+    together = run_pack([good, bad], Store(tmp_path / "a"))
+    alone = run_pack([good], Store(tmp_path / "b"))[0]
+    assert together[0].diverged is None
+    np.testing.assert_allclose(together[0].scores["accuracy"], alone.scores["accuracy"])
+    broke = together[1].diverged
+    assert broke is not None
+    assert 0 <= broke["task"] < 3
+    assert 1 <= broke["epoch"] <= 4
+    assert np.isnan(together[1].scores["accuracy"][broke["task"] :]).all()
+    assert np.isnan(together[1].average)
+    when = broke["task"] * 4 + broke["epoch"]
+    curve, epochs = together[1].curves["accuracy"], together[1].curves["epoch"]
+    assert np.isnan(curve[epochs >= when]).all()
+    assert np.isfinite(curve[epochs < when]).all()
+    assert Store(tmp_path / "a").find(bad).diverged == broke  # type: ignore[union-attr]
+
+
+def test_curves_start_before_training_and_end_with_the_scores(tmp_path: Path) -> None:
+    record = run_pack([small()], Store(tmp_path), curve_every=3)[0]
+    assert record.curves["epoch"].tolist() == [0, 3, 4, 7, 8, 11, 12]
+    ends = np.isin(record.curves["epoch"], [4, 8, 12])
+    assert np.array_equal(record.curves["accuracy"][ends], record.scores["accuracy"])
+
+
+def test_states_are_an_experiment_like_any_other(tmp_path: Path) -> None:
+    experiment = read({"stream": "states", "size": 30, "items": 3, "memories": 20, "epochs": 60, "flips": 2})
+    record = run([experiment], Store(tmp_path)).records[0]
+    assert list(record.scores) == ["recalled", "stable"]
+    assert record.scores["recalled"][0, 0] == 1
+    assert record.scores["recalled"][1, 0] < record.scores["recalled"][0, 0]
+
+
+def test_memories_are_kept_on_request_and_survive_a_resume(tmp_path: Path) -> None:
+    pack = [small(seed=s) for s in (0, 1)]
+    plain = run(pack, Store(tmp_path)).records
+    assert plain[0].memories(0) is None
+    with pytest.raises(Stop):
+        run_pack(pack, Store(tmp_path), keep_memories=True, tick=stop_at(2, 1))
+    assert run(pack, Store(tmp_path)).ran == 0  # leaves the work in hand alone
+    assert checkpoints.stages(Store(tmp_path), packs.pack_name(pack)) == [1, 2]
+    seen = Work(on_change=lambda work: marks.append(work.doing))
+    marks: list[str] = []
+    kept = run(pack, Store(tmp_path), keep_memories=True, watch=seen)
+    assert kept.ran == 2
+    assert {mark[-8:] for mark in marks} == {"task 3/3"}
+    final = kept.records[1].memories(2)
+    assert final is not None
+    assert final.shape == (6, 77)
+    assert same(plain[1], kept.records[1])
+    assert run(pack, Store(tmp_path)).ran == 0
+    assert run(pack, Store(tmp_path), keep_memories=True).ran == 0
+
+
+def test_fork_with_the_same_method_equals_the_run_itself(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    parents = run([small(method="ewc", seed=s) for s in (0, 1)], store, keep_checkpoints=True).records
+    children = [fork(p.experiment, 1) for p in parents]
+    assert {c.name for c in children}.isdisjoint(p.name for p in parents)
+    for parent, child in zip(parents, run(children, store).records, strict=True):
+        for key in parent.scores:
+            assert np.array_equal(parent.scores[key], child.scores[key])
+
+
+@pytest.mark.parametrize("method", ["rehearsal", "gem", "l2", "mas"])
+def test_fork_with_another_method_looks_back(method: str, tmp_path: Path) -> None:
+    """After task one every method stands where vanilla does: a fork there is the method's own run."""
+    store = Store(tmp_path)
+    parents = run([small(seed=s) for s in (0, 1)], store, keep_checkpoints=True).records
+    strength = STRENGTHS.get(method, 0.3)
+    forked = run([fork(p.experiment, 0, method, strength=strength) for p in parents], store).records
+    alone = run([small(method=method, seed=s) for s in (0, 1)], store).records
+    for one, two in zip(forked, alone, strict=True):
+        assert np.array_equal(one.scores["accuracy"], two.scores["accuracy"])
+
+
+def test_fork_refuses_what_does_not_fit(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    parent = run([small()], store).records[0].experiment
+    with pytest.raises(ValueError, match="keep-checkpoints"):
+        run([fork(parent, 1)], store)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        fork(parent, 2)
+    kept = run([small(seed=5)], store, keep_checkpoints=True).records[0].experiment
+    with pytest.raises(ValueError, match="only the method"):
+        run([fork(kept, 1, epochs=7)], store)
+    with pytest.raises(ValueError, match="seed"):
+        run([fork(kept, 1, seed=7)], store)
+
+
+def test_packs_share_items_and_fit_the_room() -> None:
+    grid = [small(method="ewc", strength=g, seed=s) for g in (1.0, 2.0) for s in (0, 1, 2)]
+    (pack,) = planning.plan(grid, "cpu")
+    assert [e.seed for e in pack] == [0, 0, 1, 1, 2, 2]
+    room = planning.memory(pack) // 2
+    parts = planning.plan(grid, "cpu", room)
+    assert len(parts) > 1
+    assert sorted(e.name for part in parts for e in part) == sorted(e.name for e in grid)
+    assert all(planning.memory(part) <= room for part in parts)
+    assert all(len({e.seed for e in part}) * 2 == len(part) for part in parts)
+    assert all(len(part) == 1 for part in planning.plan(grid, "cpu", 1))
+
+
+def test_unequal_buffers_are_not_packed_on_a_cpu() -> None:
+    grid = [small(method="rehearsal", strength=g, seed=s) for g in (0.1, 0.5) for s in (0, 1)]
+    assert [[e.strength for e in p] for p in planning.plan(grid, "cpu", 1 << 40)] == [[0.1, 0.1], [0.5, 0.5]]
+    assert len(planning.plan(grid, "cuda", 1 << 40)) == 1
+
+
+def test_out_of_memory_halves_the_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+
+    def scarce(pack: list[Experiment], *args: Any, **options: Any) -> list[Record]:
+        sizes.append(len(pack))
+        if len(pack) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return run_pack(pack, *args, **options)
+
+    monkeypatch.setattr(study, "run_pack", scarce)
+    outcome = run([small(seed=s) for s in range(5)], Store(tmp_path))
+    assert sizes == [5, 3, 2, 1, 2]
+    assert len(outcome.records) == outcome.ran == 5
+
+
+def test_out_of_memory_of_a_single_run_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*args: Any, **options: Any) -> list[Record]:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(study, "run_pack", none)
+    with pytest.raises(MemoryError, match="batch_size"):
+        run([small()], Store(tmp_path))
+
+
+def test_seed_major_keeps_seeds_together() -> None:
+    mixed = [small(seed=s, learning_rate=r) for r in (0.1, 0.2) for s in (4, 2)]
+    assert [e.seed for e in seed_major(mixed)] == [4, 4, 2, 2]
+
+
+# Processes: a study of 12 runs in 6 packs, of which each is long enough to be killed in the middle.
+
+WORKER = """
+import sys, torch
+torch.set_num_threads(1)
+from engramma.experiment import read
+from engramma.records import Store
+from engramma.study import run
+small = {"data": "digits", "tasks": 3, "items": 100, "memories": 8, "epochs": int(sys.argv[2])}
+grid = [read(small, {"method": m, "vertex": n, "seed": s})
+        for m in ("vanilla", "rehearsal", "si") for n in (2.0, 5.0) for s in (0, 1)]
+print("begin", flush=True)
+outcome = run(grid, Store(sys.argv[1]))
+print("ran", outcome.ran, flush=True)
+"""
+
+
+def worker(store: Path, epochs: int = 12) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(store), str(epochs)], stdout=subprocess.PIPE, text=True
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> int:
+    out = process.communicate(timeout=300)[0]
+    assert process.returncode == 0, out
+    return int(out.split()[-1])
+
+
+def compare(one: Store, two: Store, count: int = 12) -> None:
+    undisturbed = {record.name: record for record in one}
+    found = {record.name: record for record in two}
+    assert len(found) == len(two) == count
+    assert undisturbed.keys() == found.keys()
+    assert all(same(undisturbed[name], found[name]) for name in found)
+
+
+def kill_often(tmp_path: Path, kills: int, epochs: int) -> None:
+    start = time.monotonic()
+    assert finish(worker(tmp_path / "undisturbed", epochs)) == 12
+    lasts = time.monotonic() - start
+    chance = random.Random(kills)
+    killed = 0
+    for _ in range(kills):
+        process = worker(tmp_path / "killed", epochs)
+        assert process.stdout is not None
+        process.stdout.readline()  # it has begun
+        time.sleep(chance.random() * 3 * lasts / kills)
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+            killed += 1
+        process.communicate()
+    assert killed > kills // 3
+    finish(worker(tmp_path / "killed", epochs))
+    store = Store(tmp_path / "killed")
+    compare(Store(tmp_path / "undisturbed"), store)
+    assert not list(store.checkpoints.glob("*"))
+    assert not list(store.path.rglob(".tmp-*"))
+    assert not list(store.claims.glob("*.lock"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="kill -9 is POSIX")
+def test_killed_and_restarted_equals_undisturbed(tmp_path: Path) -> None:
+    kill_often(tmp_path, 4, 12)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="kill -9 is POSIX")
+def test_killed_twenty_times_equals_undisturbed(tmp_path: Path) -> None:
+    kill_often(tmp_path, 20, 60)
+
+
+def test_two_processes_share_the_work(tmp_path: Path) -> None:
+    finish(worker(tmp_path / "one"))
+    pair = [worker(tmp_path / "two"), worker(tmp_path / "two")]
+    done = [finish(process) for process in pair]
+    assert sum(done) == 12  # each run by one of them
+    compare(Store(tmp_path / "one"), Store(tmp_path / "two"))

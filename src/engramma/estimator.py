@@ -44,6 +44,8 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
     strength : the method's lambda, or the proportion of items it keeps; None for the method's default.
     interaction : "leaky", "rectified" or "polynomial".
     temperature : T; None for one that grows with the number of neurons N, N^(-2/3) at vertex 3.
+    reheat : tasks after the first begin at so many times the temperature and cool down to it. A trained
+        network's scores are far out on tanh, where nothing more is learned; heat brings them back.
     learning_rate, final_rate : the rate in the first and in the last epoch; it falls geometrically.
     momentum, epochs : of the optimiser.
     batch_size : items a step; None for a sixteenth of the task, at most 500.
@@ -77,6 +79,7 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
         strength: float | None = None,
         interaction: str = "leaky",
         temperature: float | None = None,
+        reheat: float = 6.0,
         learning_rate: float = 0.05,
         final_rate: float = 0.001,
         momentum: float = 0.6,
@@ -96,6 +99,7 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
         self.strength = strength
         self.interaction = interaction
         self.temperature = temperature
+        self.reheat = reheat
         self.learning_rate = learning_rate
         self.final_rate = final_rate
         self.momentum = momentum
@@ -135,7 +139,7 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
             learning_rate=self.learning_rate,
             decay=decay,
             momentum=self.momentum,
-            initial_temperature=self._temperature(),
+            initial_temperature=self._temperature() * (self.reheat if self.tasks_ else 1.0),
             final_temperature=self._temperature(),
             epochs=self.epochs,
             kernel=network.kernel,
@@ -251,7 +255,7 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
             value = getattr(self, name)
             if not (value is None and name == "batch_size") and not (value >= 1 and value == int(value)):
                 raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
-        for name in ("learning_rate", "final_rate", "temperature"):
+        for name in ("learning_rate", "final_rate", "temperature", "reheat"):
             value = getattr(self, name)
             if not (value is None and name == "temperature") and not value > 0:
                 raise ValueError(f"{name} must be above 0, not {value!r}")

@@ -77,7 +77,7 @@ class AssociativeMemory:
 
     def store(self, patterns: Tensor | np.ndarray) -> None:
         """Every pattern becomes a memory, beside those there are."""
-        fresh = bipolar(patterns, "patterns").to(self.device, self.dtype)
+        fresh = self._patterns(patterns).to(self.device, self.dtype)
         if self.memories is not None:
             fresh = torch.cat([self.memories, fresh])
         self.memories = fresh
@@ -96,7 +96,7 @@ class AssociativeMemory:
         The first call draws `memories` small random ones; later calls go on from what is there, as a
         network that learns task after task does. `settings` are the optimiser's (`engramma.optimiser`).
         """
-        states = bipolar(patterns, "patterns").cpu().numpy()
+        states = self._patterns(patterns).cpu().numpy()
         replicas = Replicas((seed,))
         if self.memories is None:
             drawn = replicas.memories(memories, states.shape[1], device=self.device, dtype=self.dtype)
@@ -141,6 +141,9 @@ class AssociativeMemory:
     def capacity(neurons: int, vertex: int) -> float:
         """Patterns stored without errors, in theory: see `engramma.associative.capacity`."""
         return capacity(neurons, vertex)
+
+    def _patterns(self, patterns: Tensor | np.ndarray) -> Tensor:
+        return bipolar(patterns, "patterns", None if self.memories is None else self.memories.shape[1])
 
     def _network(self, neurons: int) -> DenseMemory:
         return DenseMemory(

@@ -27,6 +27,8 @@ def capacity(neurons: int, vertex: int) -> float:
     """Random patterns of N neurons that are stored without errors: N^(n-1) / (2 (2n-3)!! ln N)
     (Krotov and Hopfield 2016).
 
+    Examples
+    --------
     >>> round(capacity(100, 2), 1), round(capacity(100, 3), 1)
     (10.9, 361.9)
     """
@@ -43,6 +45,8 @@ class AssociativeMemory:
     are sums of whole numbers raised to the vertex, so float64 compares them exactly far beyond the
     capacity of the network.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> from engramma.associative import AssociativeMemory
     >>> patterns = np.random.default_rng(0).choice([-1, 1], (5, 60))

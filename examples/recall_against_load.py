@@ -81,7 +81,12 @@ def draw(curves: dict[int, list[Point]], neurons: int, output: Path) -> None:
         count = [p.patterns for p in curves[2]]
         classical = Hopfield.capacity(neurons)
         axes.plot(
-            count, [p.close for p in curves[2]], "--", color=COLOURS[2], lw=1, label="n = 2, 5 % wrong allowed"
+            count,
+            [p.close for p in curves[2]],
+            "--",
+            color=COLOURS[2],
+            lw=1,
+            label="n = 2, 5 % wrong allowed",
         )
         axes.axvline(classical, color="0.2", lw=1, ls="-.")
         axes.annotate(

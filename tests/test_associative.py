@@ -107,7 +107,9 @@ def stable_share(count: int, neurons: int, vertex: int, tested: int, seed: int) 
     return float(memory.is_stable(states[:tested]).double().mean())
 
 
-def measured_capacity(neurons: int, vertex: int, tested: int = 80, seeds: int = 4, halvings: int = 7) -> float:
+def measured_capacity(
+    neurons: int, vertex: int, tested: int = 80, seeds: int = 4, halvings: int = 7
+) -> float:
     """The number of random patterns at which half of them are stable: every neuron, after an update."""
     low, high = 0.5 * capacity(neurons, vertex), 4 * capacity(neurons, vertex)
     for _ in range(halvings):

@@ -106,12 +106,12 @@ def test_pickled_cloned_and_seeded(iris: tuple[np.ndarray, np.ndarray]) -> None:
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.decision_function(x), model.decision_function(x))
     np.testing.assert_array_equal(clone(model).fit(x, y).memories_, model.memories_)
-    assert not np.array_equal(
-        clone(model).set_params(random_state=1).fit(x, y).memories_, model.memories_
-    )
+    assert not np.array_equal(clone(model).set_params(random_state=1).fit(x, y).memories_, model.memories_)
     # What was pickled between two tasks goes on as if it had not been.
     turned = x[:, ::-1]
-    np.testing.assert_array_equal(again.partial_fit(turned, y).memories_, model.partial_fit(turned, y).memories_)
+    np.testing.assert_array_equal(
+        again.partial_fit(turned, y).memories_, model.partial_fit(turned, y).memories_
+    )
 
 
 def test_fit_is_the_first_task_and_forgets_what_was(iris: tuple[np.ndarray, np.ndarray]) -> None:

@@ -21,9 +21,7 @@ def test_hebbian_is_the_dense_memory_at_n_2() -> None:
     dense.store(states)
     classical.store(states)
     torch.testing.assert_close(dense.scores(probes), 4 / neurons * classical.scores(probes))
-    torch.testing.assert_close(
-        dense.energy(probes), 2 / neurons * classical.energy(probes) - count / neurons
-    )
+    torch.testing.assert_close(dense.energy(probes), 2 / neurons * classical.energy(probes) - count / neurons)
     for order in ("synchronous", "asynchronous"):
         ours, theirs = dense.recall(probes, order=order), classical.recall(probes, order=order)
         assert torch.equal(ours.state, theirs.state)

@@ -69,9 +69,7 @@ class AssociativeMemory:
     ) -> None:
         if isinstance(interaction, str):
             if interaction not in INTERACTIONS:
-                raise ValueError(
-                    f"interaction must be one of {', '.join(INTERACTIONS)}, not {interaction!r}"
-                )
+                raise ValueError(f"interaction must be one of {', '.join(INTERACTIONS)}, not {interaction!r}")
             interaction = INTERACTIONS[interaction](vertex)
         if not temperature > 0:
             raise ValueError(f"temperature must be above 0, not {temperature}")
@@ -117,9 +115,7 @@ class AssociativeMemory:
             theta = moment.theta
         self.memories = theta[0]
 
-    def recall(
-        self, probe: Tensor | np.ndarray, steps: int = 50, order: str = "synchronous"
-    ) -> Relaxed:
+    def recall(self, probe: Tensor | np.ndarray, steps: int = 50, order: str = "synchronous") -> Relaxed:
         """Update all neurons until nothing changes: all at once, or (asynchronous) one after the other,
         which never raises the energy. `state` is shaped like the probe."""
         theta, state, network = self._ask(probe)

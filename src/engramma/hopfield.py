@@ -73,9 +73,7 @@ class Hopfield:
             if bool(self.is_stable(states).all()):
                 return
 
-    def recall(
-        self, probe: Tensor | np.ndarray, steps: int = 50, order: str = "synchronous"
-    ) -> Relaxed:
+    def recall(self, probe: Tensor | np.ndarray, steps: int = 50, order: str = "synchronous") -> Relaxed:
         """Update all neurons until nothing changes, all at once or (asynchronous) one after the other."""
         if order not in ("synchronous", "asynchronous"):
             raise ValueError(f"order must be synchronous or asynchronous, not {order!r}")

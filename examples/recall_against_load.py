@@ -104,7 +104,7 @@ def draw(curves: dict[int, list[Point]], neurons: int, output: Path) -> None:
         ylim=(-0.03, 1.03),
     )
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="lower left")
+    figure.legend(frameon=False, loc="outside lower center", ncols=5)
     output.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(output, dpi=160)
     plt.close(figure)

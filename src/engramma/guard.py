@@ -43,6 +43,8 @@ class Guard:
     is a penalty's lambda or the proportion of items that a projection keeps; None for the default.
     `chunk` items are differentiated at once where a method wants every item's gradient.
 
+    Examples
+    --------
     >>> import torch
     >>> from engramma.guard import Guard
     >>> model = torch.nn.Linear(2, 1)

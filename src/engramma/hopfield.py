@@ -31,6 +31,8 @@ class Hopfield:
     Delta and thermal leave W asymmetric: the energy is then that of its symmetric part, and updates
     need not lower it.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> from engramma.hopfield import Hopfield
     >>> patterns = np.random.default_rng(0).choice([-1, 1], (5, 100))

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from engramma.cli import info, interrupt, reproduce, runs, train
+from engramma.cli_report import report_command
 
 
 class OneLine(TyperGroup):
@@ -87,6 +88,7 @@ app.command()(reproduce.reproduce)
 app.command()(reproduce.demo)
 app.command()(train.fork)
 app.add_typer(runs.app, name="runs")
+app.command("report")(report_command)
 app.command()(info.info)
 
 

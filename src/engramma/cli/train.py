@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -43,8 +44,15 @@ CurveOption = Annotated[
 ]  # fmt: skip
 
 
-def carry_out(experiments: list[Experiment], store: Path, device: str, **options: Any) -> Outcome:
-    """Run with a progress bar, and know what to say when interrupted."""
+def carry_out(
+    experiments: list[Experiment],
+    store: Path,
+    device: str,
+    watch: bool = False,
+    tensorboard: Path | None = None,
+    **options: Any,
+) -> Outcome:
+    """Run with a progress bar or a dashboard, and know what to say when interrupted."""
     from engramma import study
     from engramma.records import Store
 
@@ -53,7 +61,12 @@ def carry_out(experiments: list[Experiment], store: Path, device: str, **options
     interrupt.keeps(
         lambda: f"{len(records)} finished runs are kept in {store}; the same command goes on from there"
     )
-    with show.progress() as work:
+    with contextlib.ExitStack() as stack:
+        work = study.Work() if watch else stack.enter_context(show.progress())
+        if watch or tensorboard:
+            from engramma.watch import watching
+
+            options["watcher"] = stack.enter_context(watching(work, watch, tensorboard))
         return study.run(experiments, records, place, watch=work, **options)
 
 
@@ -83,6 +96,13 @@ def run(
     curve_every: CurveOption = None,
     keep_memories: KeepMemories = False,
     keep_checkpoints: KeepCheckpoints = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="A dashboard of all replicas in training.", rich_help_panel=WHERE)
+    ] = False,
+    tensorboard: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Folder for TensorBoard's curves.", rich_help_panel=WHERE),
+    ] = None,
     **settings: Any,
 ) -> None:  # fmt: skip
     """Train a network on tasks one after another, and say what it remembers.
@@ -109,7 +129,8 @@ def run(
         varied = [{**v, "seed": s} for v in varied for s in counted(asked_seeds)]
     experiments = [read(base, told, v) for v in varied]
     keep = {"keep_memories": keep_memories, "keep_checkpoints": keep_checkpoints, "curve_every": curve_every}
-    outcome = carry_out(experiments, store, device, kernel=kernel, data_dir=data_dir, **keep)
+    seen = {"watch": watch, "tensorboard": tensorboard}
+    outcome = carry_out(experiments, store, device, kernel=kernel, data_dir=data_dir, **seen, **keep)
     show.results(outcome.records)
     show.out.print(f"{outcome.ran} runs trained, {outcome.found} found; records in {store}", soft_wrap=True)
 

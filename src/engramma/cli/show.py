@@ -107,7 +107,7 @@ def matrix(records: Sequence[Record]) -> None:
     for k in range(tasks):
         cells = [[r.scores[name][k, j] for r in records] for j in shown]
         texts = [
-            spread(c) if tasks <= 5 else spread([np.nanmean(c)] if not np.isnan(c).all() else c, 2)
+            spread(c) if tasks <= 5 else spread([float(np.nanmean(c))] if not np.isnan(c).all() else c, 2)
             for c in cells
         ]
         table.add_row(f"task {k + 1}" if tasks <= 5 else str(k + 1), *texts)

@@ -122,7 +122,7 @@ def run(
     base = read_toml(config) if config else {}
     asked_seeds = seeds if seeds is not None else base.pop("seeds", None)
     asked_strengths = strengths if strengths is not None else base.pop("strengths", None)
-    base.pop("seeds", None), base.pop("strengths", None)
+    base = {key: value for key, value in base.items() if key not in ("seeds", "strengths")}
     told = given(settings)
     if set_:
         told["settings"] = {**base.get("settings", {}), **pairs(set_)}

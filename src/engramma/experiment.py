@@ -245,7 +245,10 @@ def build(
     )
     cls = method_class(first.method)
     key = getattr(cls, "strength_name", None)
-    method = cls(**first.settings, **({key: _each(experiments, "strength")} if key else {}))
+    try:
+        method = cls(**first.settings, **({key: _each(experiments, "strength")} if key else {}))
+    except TypeError as error:  # of a class of one's own, which says no more about its settings
+        raise ValueError(f"method {first.method} does not take these settings: {error}") from None
     optimiser = Optimiser(
         _each(experiments, "learning_rate"),
         first.decay,

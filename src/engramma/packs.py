@@ -51,6 +51,7 @@ def run_pack(
     curve_every: int | None = None,
     keep_memories: bool = False,
     keep_checkpoints: bool = False,
+    checkpoint_after: float = 0.0,
     tick: Tick | None = None,
     watcher: Watcher | None = None,
 ) -> list[Record]:
@@ -77,7 +78,7 @@ def run_pack(
         ledger.measure(built, built.network.at(built.optimiser.beta(0, theta)), theta)
     if watcher:
         watcher.start(ordered, built)
-    started = time.perf_counter()
+    started = written = time.perf_counter()
     if theta is not None:  # else every task was learned: only records were missing
         steps = train(
             built.network,
@@ -120,10 +121,12 @@ def run_pack(
                         "memories": keep_memories,
                     },
                 )
-                if whole or len(ordered) > 1:
+                now = time.perf_counter()
+                if keep or (now - written >= checkpoint_after and (whole or len(ordered) > 1)):
                     checkpoints.save(store, name, saved)
-                if not keep:
-                    checkpoints.discard(store, name, below=done)
+                    written = now
+                    if not keep:
+                        checkpoints.discard(store, name, below=done)
     if watcher:
         watcher.stop()
     kept = _kept(store, name, first) if keep_memories else None

@@ -12,6 +12,7 @@ import engramma
 ROOT = Path(engramma.__file__).parent
 LIBRARY = {
     "datasets",
+    "diagnostics",
     "interactions",
     "kernels",
     "measures",

@@ -70,9 +70,10 @@ def load(
     if not place.is_dir():
         return None
     try:
-        head = unpack_json(read_folder(place)["checkpoint.json"])
-        tensors = unpack_tensors(place / "tensors.safetensors", device)
-        tensors = {k: v.to(getattr(torch, head["types"][k])) for k, v in tensors.items()}
+        files = read_folder(place)
+        head = unpack_json(files["checkpoint.json"])
+        tensors = unpack_tensors(files["tensors.safetensors"])
+        tensors = {k: v.to(device, getattr(torch, head["types"][k])) for k, v in tensors.items()}
         theta = tensors.get("theta")
         state = None
         if method is not None and theta is not None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import importlib
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from engramma.methods import METHODS, Method
+if TYPE_CHECKING:
+    from engramma.methods import Method
 
 HOOKS = ("start", "rehearse", "steer", "observe", "consolidate", "report")
 
@@ -36,6 +38,8 @@ def explain(error: ValidationError, known: Sequence[str] = ()) -> str:
 
 def method_class(name: str) -> type[Method]:
     """A method by its name, or imported from package.module:Class and checked."""
+    from engramma.methods import METHODS
+
     if name in METHODS:
         return METHODS[name]
     module, colon, attribute = name.partition(":")
@@ -78,10 +82,15 @@ def complete(
         raise ValueError(f"unknown setting {', '.join(unknown)} of {name}; allowed: {allowed}")
     given = settings if key is None or strength is None else {**settings, key: strength}
     try:
-        made = TypeAdapter(cls).validate_json(json.dumps(given), strict=True)
+        made = _adapter(cls).validate_json(json.dumps(given), strict=True)
     except ValidationError as error:
         raise ValueError(f"{name}: {explain(error, known)}") from None
     except (TypeError, ValueError) as error:  # not what JSON, and so a record, can hold
         raise ValueError(f"settings must be numbers, texts, booleans and lists of them ({error})") from None
     values = {k: getattr(made, k) for k in known}
     return {k: v for k, v in values.items() if k != key}, (float(values[key]) if key else None)
+
+
+@functools.cache  # making one takes milliseconds, and a study has thousands of experiments
+def _adapter(cls: type) -> TypeAdapter:
+    return TypeAdapter(cls)

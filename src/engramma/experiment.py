@@ -11,10 +11,9 @@ import json
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-import torch
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -23,17 +22,19 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from torch import Tensor
 
 from engramma import datasets
 from engramma.checks import complete, explain, method_class
-from engramma.interactions import INTERACTIONS, LeakyRectifiedPolynomial
-from engramma.kernels import kernel_for
-from engramma.methods import METHODS, Method
-from engramma.network import DenseMemory
-from engramma.optimiser import Optimiser
-from engramma.replicas import Replicas
-from engramma.streams import ClassStream, StateStream, Stream
+
+if TYPE_CHECKING:  # a description is read without PyTorch, which takes seconds to import
+    import torch
+    from torch import Tensor
+
+    from engramma.methods import Method
+    from engramma.network import DenseMemory
+    from engramma.optimiser import Optimiser
+    from engramma.replicas import Replicas
+    from engramma.streams import Stream
 
 VARYING = ("seed", "strength", "learning_rate", "initial_temperature", "final_temperature")
 STATES = {"data": "states", "tasks": 2, "items": 10}  # of a stream of states, where nothing is said
@@ -80,7 +81,9 @@ class Experiment(BaseModel):
         False, "Network", "every neuron is learned; so it is for states, only there"
     )
 
-    method: str = setting("vanilla", "Method", f"{', '.join(METHODS)}, or your own package.module:Class")
+    method: str = setting(
+        "vanilla", "Method", "by name (`engramma info` lists them), or your own package.module:Class"
+    )
     settings: dict[str, Any] = setting({}, "Method", "the method's other settings")
     strength: Annotated[float | None, Optional] = setting(
         None, "Method", "its lambda or its proportion", ge=0
@@ -99,7 +102,10 @@ class Experiment(BaseModel):
     clamp: Annotated[float | None, Optional] = setting(
         1.0, "Training", "largest weight but of class neurons; none: no limit", gt=0
     )
-    dtype: Literal["float64", "float32"] = setting("float64", "Training", "precision")
+    restart: bool = setting(True, "Training", "the learning rate starts afresh with each task")
+    dtype: Literal["float64", "float32", "mixed"] = setting(
+        "float64", "Training", "precision; mixed, on CUDA: memories float64, items in less"
+    )
     seed: int = setting(0, "Training", "of the data, the initial memories and all chance", ge=0, lt=2**63)
     fork: str | None = Field(  # continued from the end of a task of another run
         None, description="run@task this run continues", pattern=r"^[0-9a-f]{20}@\d{1,3}$"
@@ -201,12 +207,23 @@ def build(
 
     Items are shared by replicas of one seed where these stand together, as many for each seed.
     """
+    import torch
+
+    from engramma.interactions import INTERACTIONS, LeakyRectifiedPolynomial
+    from engramma.kernels import kernel_for
+    from engramma.network import DenseMemory
+    from engramma.optimiser import Optimiser
+    from engramma.replicas import Replicas
+    from engramma.streams import ClassStream, StateStream
+
     first = experiments[0]
     if len({e.family() for e in experiments}) != 1:
         raise ValueError(f"experiments trained together may differ only in {', '.join(VARYING)}")
     replicas = Replicas(tuple(e.seed for e in experiments))
-    arithmetic = kernel_for(device, kernel)
-    place: dict[str, Any] = {"device": device, "dtype": getattr(torch, first.dtype)}
+    mixed = first.dtype == "mixed"
+    arithmetic = kernel_for(device, kernel, mixed)
+    dtype = torch.float64 if mixed else getattr(torch, first.dtype)
+    place: dict[str, Any] = {"device": device, "dtype": dtype}
     if first.stream == "states":
         keys = {k: getattr(first, k) for k in ("tasks", "items", "size", "flips")}
         states = None if first.data == "states" else _states(first.data)
@@ -228,7 +245,10 @@ def build(
     )
     cls = method_class(first.method)
     key = getattr(cls, "strength_name", None)
-    method = cls(**first.settings, **({key: _each(experiments, "strength")} if key else {}))
+    try:
+        method = cls(**first.settings, **({key: _each(experiments, "strength")} if key else {}))
+    except TypeError as error:  # of a class of one's own, which says no more about its settings
+        raise ValueError(f"method {first.method} does not take these settings: {error}") from None
     optimiser = Optimiser(
         _each(experiments, "learning_rate"),
         first.decay,
@@ -237,6 +257,7 @@ def build(
         _each(experiments, "final_temperature"),
         first.epochs,
         first.clamp,
+        first.restart,
         arithmetic,
     )
     return Built(

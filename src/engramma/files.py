@@ -12,13 +12,12 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
@@ -136,12 +135,18 @@ def pack_tensors(tensors: dict[str, Tensor]) -> bytes:
     return to_bytes({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()})
 
 
-def unpack_tensors(
-    path: Path, device: torch.device | str = "cpu", keep: Callable[[str], bool] | None = None
-) -> dict:
-    """The tensors of a file, or those whose names `keep` accepts."""
+def unpack_tensors(data: bytes) -> dict[str, Tensor]:
+    """From bytes that were read and checked: a mapped file would change under the tensors with the disk."""
     try:
-        with safe_open(path, "pt", device=str(device)) as file:
-            return {name: file.get_tensor(name) for name in file.keys() if keep is None or keep(name)}  # noqa: SIM118
+        return from_bytes(data)
+    except SafetensorError as error:
+        raise Damaged(f"not readable as safetensors ({error})") from None
+
+
+def one_tensor(path: Path, name: str) -> Tensor | None:
+    """One tensor of a file that may hold many."""
+    try:
+        with safe_open(path, "pt") as file:
+            return file.get_tensor(name).clone() if name in file.keys() else None  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise Damaged(f"{path}: not readable as safetensors ({error})") from None

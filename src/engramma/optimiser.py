@@ -22,14 +22,16 @@ class Optimiser:
     final_temperature: float | tuple[float, ...] = 0.95
     epochs: int = 500
     clamp: float | None = 1.0
+    restart: bool = True  # the learning rate starts afresh with each task; else it decays on
     kernel: ModuleType = reference
 
     def start(self, theta: Tensor) -> Tensor:
         return torch.zeros_like(theta)
 
-    def rate(self, epoch: int, theta: Tensor) -> Tensor | float:
-        """Learning rate in `epoch` (counted from 1, as in Algorithm 1)."""
-        return per_replica(self.learning_rate, theta) * self.decay**epoch
+    def rate(self, epoch: int, theta: Tensor, task: int = 0) -> Tensor | float:
+        """Learning rate in `epoch` (counted from 1, as in Algorithm 1) of `task` (from 0)."""
+        age = epoch if self.restart else task * self.epochs + epoch
+        return per_replica(self.learning_rate, theta) * self.decay**age
 
     def beta(self, epoch: int, theta: Tensor) -> Tensor | float:
         first, last = (
@@ -46,9 +48,10 @@ class Optimiser:
         epoch: int,
         visible: int,
         active: Tensor | None = None,
+        task: int = 0,
     ) -> tuple[Tensor, Tensor]:
         """One step of every replica; those not `active` (R,) have no more items this epoch and rest."""
-        rate = self.rate(epoch, theta)
+        rate = self.rate(epoch, theta, task)
         moved, fresh = self.kernel.step(theta, grad, velocity, rate, self.momentum, visible, self.clamp)
         if active is None:
             return moved, fresh

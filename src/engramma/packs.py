@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ from engramma.forks import branch, lineage
 from engramma.records import Record, Store
 from engramma.replicas import Replicas
 from engramma.train import train
+
+if TYPE_CHECKING:
+    from engramma.watch import Watcher
 
 POINTS = 25  # of a curve, a task
 
@@ -48,12 +51,15 @@ def run_pack(
     curve_every: int | None = None,
     keep_memories: bool = False,
     keep_checkpoints: bool = False,
+    checkpoint_after: float = 0.0,
     tick: Tick | None = None,
+    watcher: Watcher | None = None,
 ) -> list[Record]:
     """Train experiments of one family together and store a record of each, in the order given.
 
     Accuracies are measured before training, every `curve_every` epochs (default: 25 times a task) and
-    after each task. A checkpoint is kept after each task until the records are stored.
+    after each task. A checkpoint is kept after each task until the records are stored. A `watcher`
+    (watch.py) sees the pack begin, every epoch with what was measured, and its end.
     """
     ordered = seed_major(experiments)
     first, name = ordered[0], pack_name(ordered)
@@ -70,7 +76,9 @@ def run_pack(
         theta, resume = point.theta, (point.done, point.state)
     else:
         ledger.measure(built, built.network.at(built.optimiser.beta(0, theta)), theta)
-    started = time.perf_counter()
+    if watcher:
+        watcher.start(ordered, built)
+    started = written = time.perf_counter()
     if theta is not None:  # else every task was learned: only records were missing
         steps = train(
             built.network,
@@ -85,10 +93,13 @@ def run_pack(
         )
         for moment in steps:
             ledger.watch(moment.theta, moment.task, moment.epoch)
+            scores = None
             if moment.ends_task or moment.epoch % every == 0:
-                ledger.measure(
+                scores = ledger.measure(
                     built, moment.network, moment.theta, moment.task, moment.epoch, moment.ends_task
                 )
+            if watcher:
+                watcher.update(moment, scores)
             if tick:
                 tick(first, len(ordered), moment.task, moment.epoch)
             if moment.ends_task:
@@ -110,10 +121,14 @@ def run_pack(
                         "memories": keep_memories,
                     },
                 )
-                if whole or len(ordered) > 1:
+                now = time.perf_counter()
+                if keep or (now - written >= checkpoint_after and (whole or len(ordered) > 1)):
                     checkpoints.save(store, name, saved)
-                if not keep:
-                    checkpoints.discard(store, name, below=done)
+                    written = now
+                    if not keep:
+                        checkpoints.discard(store, name, below=done)
+    if watcher:
+        watcher.stop()
     kept = _kept(store, name, first) if keep_memories else None
     common = facts(device, built, ledger, name)
     records = {}
@@ -150,7 +165,8 @@ class Ledger:
 
     def measure(
         self, built: Built, network: Any, theta: Tensor, task: int = 0, epoch: int = 0, ends: bool = False
-    ) -> None:
+    ) -> dict[str, Tensor]:
+        """{score: (R,T)}, NaN for replicas that have diverged."""
         found = {k: v.double().cpu() for k, v in built.stream.evaluate(network, theta).items()}
         self.marks.append(task * self.epochs + epoch)
         for key, values in found.items():
@@ -160,6 +176,7 @@ class Ledger:
             if ends:
                 empty = torch.full((len(theta), self.tasks, self.tasks), torch.nan, dtype=torch.float64)
                 self.scores.setdefault(key, empty)[:, task] = values
+        return found
 
     def tensors(self) -> dict[str, Tensor]:
         out = {f"scores/{k}": v for k, v in self.scores.items()}

@@ -73,7 +73,7 @@ def memory(experiments: Sequence[Experiment]) -> int:
     all times the bytes of a number, and 1.2 for what the allocator cannot use.
     """
     first, count = experiments[0], len(experiments)
-    number = 8 if first.dtype == "float64" else 4
+    number = 4 if first.dtype == "float32" else 8
     neurons, scored, items = sizes(first)
     cls, tasks = method_class(first.method), first.tasks
     extra = max(sum(rehearsed(e, tasks - 1)) for e in experiments)

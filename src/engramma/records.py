@@ -25,6 +25,7 @@ import torch
 from engramma.experiment import Experiment
 from engramma.files import (
     Damaged,
+    one_tensor,
     pack_json,
     pack_tensors,
     read_folder,
@@ -40,7 +41,7 @@ NAME = re.compile(r"[0-9a-f]{20}")
 
 @dataclass(frozen=True)
 class Record:
-    """What one run found. scores[name][k, j]: task j after task k was learned. NaN after a divergence."""
+    """What one run found. `scores[name][k, j]`: task j after task k was learned. NaN after a divergence."""
 
     description: dict[str, Any]  # the Experiment
     scores: dict[str, np.ndarray]  # each (T,T)
@@ -69,9 +70,8 @@ class Record:
             return self.kept[task]
         if self.folder is None or not (self.folder / "memories.safetensors").is_file():
             return None
-        key = f"after-{task}"
-        found = unpack_tensors(self.folder / "memories.safetensors", keep=lambda name: name == key)
-        return found[key].numpy() if key in found else None
+        found = one_tensor(self.folder / "memories.safetensors", f"after-{task}")
+        return None if found is None else found.numpy()
 
 
 def digest(description: dict[str, Any]) -> str:
@@ -207,7 +207,7 @@ class Store:
         files = read_folder(place)
         try:
             head = unpack_json(files["record.json"])
-            arrays = unpack_tensors(place / "arrays.safetensors")
+            arrays = unpack_tensors(files["arrays.safetensors"])
             record = Record(
                 head["description"],
                 {k: arrays[f"scores/{k}"].numpy() for k in head["scores"]},

@@ -14,7 +14,8 @@ import torch
 
 from engramma import checkpoints
 from engramma.claims import Claims
-from engramma.experiment import Experiment
+from engramma.experiment import VARYING, Experiment, build
+from engramma.kernels import kernel_for
 from engramma.packs import run_pack
 from engramma.planning import halves, memory, plan, work
 from engramma.records import Record, Store
@@ -68,7 +69,7 @@ def run(
     data_dir: str | Path | None = None,
     watch: Work | None = None,
     room: int | None = None,
-    **keep: Any,  # curve_every, keep_memories, keep_checkpoints
+    **keep: Any,  # curve_every, keep_memories, keep_checkpoints, watcher
 ) -> Outcome:
     """Run what the store does not have yet, in packs that fit `room` bytes (default: what is free).
 
@@ -77,6 +78,7 @@ def run(
     watch = watch or Work()
     memories = bool(keep.get("keep_memories"))
     wanted = list(dict.fromkeys(experiments))
+    _check([e for e in wanted if e not in store], device, kernel, data_dir)
     store.open()
     with Claims(store.claims) as claims:
         store.owner = claims.owner
@@ -117,6 +119,17 @@ def run(
         raise OSError(f"records of {', '.join(lost)} were removed or damaged while the study ran")
     by_name = {r.name: r for r in records if r is not None}
     return Outcome([by_name[e.name] for e in experiments], len(ran), len(wanted) - len(missing))
+
+
+def _check(
+    experiments: Sequence[Experiment], device: torch.device | str, kernel: str, data_dir: str | Path | None
+) -> None:
+    """See that data, settings and device fit together before anything is written or trained."""
+    for dtype in {e.dtype for e in experiments}:
+        kernel_for(device, kernel, mixed=dtype == "mixed")
+    apart = (*VARYING, "vertex", "method", "settings", "memories", "epochs", "dtype")
+    for e in {e.canonical(*apart): e for e in experiments}.values():
+        build([e.but(dtype="float64")], "cpu", "reference", data_dir)
 
 
 def total_work(e: Experiment) -> float:

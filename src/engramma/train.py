@@ -46,6 +46,7 @@ def train(
     `batch_size` None takes one task's training items. `resume` is (tasks already learned, method state).
     """
     done, state = resume if resume is not None else (0, method.start(theta))
+    watches = type(method).observe is not Method.observe  # else what a step did need not be worked out
     for index in range(done, len(stream)):
         task = stream[index]
         size = batch_size or task.train.probe.shape[1]
@@ -62,8 +63,9 @@ def train(
                 now = now._replace(step=number)
                 grad = now.network.gradient(theta, batch)
                 step = method.steer(state, now, theta, grad)
-                moved, velocity = optimiser.step(theta, step, velocity, epoch, network.visible, active)
-                state = method.observe(state, now, grad, step, moved - theta)
+                moved, velocity = optimiser.step(theta, step, velocity, epoch, network.visible, active, index)
+                if watches:
+                    state = method.observe(state, now, grad, step, moved - theta)
                 theta = moved
             if epoch < optimiser.epochs:
                 yield Moment(index, epoch, theta, state, now.network, False)

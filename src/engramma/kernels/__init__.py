@@ -26,9 +26,18 @@ import torch
 from engramma.kernels import reference
 
 
-def kernel_for(device: torch.device | str, name: str = "auto") -> ModuleType:
-    """The fastest implementation that this device and installation can run, or the one named."""
+def kernel_for(device: torch.device | str, name: str = "auto", mixed: bool = False) -> ModuleType:
+    """The fastest implementation that this device and installation can run, or the one named.
+
+    `mixed`: memories in float64, the work on items in bfloat16 parts and float32 (see `triton_mixed`).
+    """
     kind = torch.device(device).type
+    if mixed:
+        if kind != "cuda" or name == "reference":
+            raise ValueError("dtype mixed needs a CUDA device and Triton; use float64 or float32")
+        from engramma.kernels import triton_mixed
+
+        return triton_mixed
     if name == "reference":
         return reference
     if name in ("auto", "triton") and kind == "cuda":

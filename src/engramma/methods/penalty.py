@@ -164,7 +164,7 @@ class SI(Penalty):
     """
 
     merge: str = "online"
-    path: str = "sum"
+    path: str = "mean"
     damping: float = 1e-3
     negative: str = "task"
 

@@ -1,0 +1,1 @@
+"""Side-by-side measurements: each prints ratios from one run and writes them to benchmarks/results/."""

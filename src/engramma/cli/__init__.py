@@ -1,0 +1,96 @@
+"""The command line. What takes long to import is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from engramma.cli import info, interrupt, report, reproduce, runs, tables, train
+
+
+class OneLine(TyperGroup):
+    """What is wrong with the input is said in one line, with exit status 2; the rest is a bug, and shows."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            with interrupt.answered():
+                return super().invoke(ctx)
+        except KeyboardInterrupt:
+            interrupt.say()
+            raise typer.Exit(130) from None
+        except (ValueError, OSError, MemoryError) as error:
+            if isinstance(error, OSError) and error.errno == errno.EPIPE:
+                raise  # the reader of our output has gone: nobody to tell
+            print(f"engramma: {one_line(error)}", file=sys.stderr)
+            raise typer.Exit(2) from None
+
+
+def one_line(error: BaseException) -> str:
+    from pydantic import ValidationError
+
+    from engramma.checks import explain
+
+    text = explain(error) if isinstance(error, ValidationError) else str(error)
+    if isinstance(error, OSError) and error.errno and error.strerror:
+        # Python puts "[Errno 28]" before; the message itself is in strerror, the path in filename.
+        text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    return " ".join(text.split()) or type(error).__name__
+
+
+app = typer.Typer(
+    cls=OneLine,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from engramma import __version__
+
+        print(f"engramma {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def engramma(
+    version: Annotated[
+        bool, typer.Option("--version", help="Say which version this is.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Sequential learning in the Dense Associative Memory: many networks at once.
+
+    A network learns tasks one after another; a method keeps it from forgetting
+    the earlier ones. [bold]run[/bold] trains one setting over several seeds and strengths;
+    [bold]reproduce[/bold] runs a table or a figure of the paper, at one of three scales.
+    Every run is kept as a record in a store (the folder runs, or --store), is
+    found again by its description, and is never run twice.
+
+    Start here:
+
+    [cyan]engramma demo[/cyan]
+
+    [cyan]engramma run --data digits --epochs 100 --method ewc --strength 100[/cyan]
+
+    [cyan]engramma reproduce table2 --scale small --dry-run[/cyan]
+    """
+
+
+app.command()(train.run)
+app.command()(reproduce.reproduce)
+app.command()(reproduce.demo)
+tables.register(app)
+app.command()(report.report)
+app.command()(train.fork)
+app.add_typer(runs.app, name="runs")
+app.command()(info.info)
+
+
+def main() -> None:
+    app()

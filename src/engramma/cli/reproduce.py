@@ -1,0 +1,173 @@
+"""engramma reproduce, engramma demo: the paper's tables and figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from engramma.cli import report, show, tables
+from engramma.cli.settings import counted, numbers
+from engramma.cli.train import (
+    WHERE,
+    DataOption,
+    DeviceOption,
+    KeepMemories,
+    KernelOption,
+    StoreOption,
+    carry_out,
+)
+
+if TYPE_CHECKING:
+    from engramma.studies import Run, Study
+
+OutOption = Annotated[Path, typer.Option(help="Folder for tables and figures.", rich_help_panel=WHERE)]
+
+
+def reproduce(
+    name: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(metavar="[STUDY]", help="A table or figure by name (--list), or all."),
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the studies.")] = False,
+    scale: Annotated[
+        str, typer.Option(help="demo (digits) | small (MNIST, 2,000 items) | paper", metavar="NAME")
+    ] = "demo",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say how many runs, about how long, and how much memory.")
+    ] = False,
+    seeds: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="How many (3), or which (0,1).", metavar="N", show_default="the study's"),
+    ] = None,
+    vertices: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Only these: 2,20", metavar="N,...", show_default="all"),
+    ] = None,
+    rows: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Only these: vanilla,ewc", metavar="NAME,...", show_default="all"),
+    ] = None,
+    out: OutOption = Path("output"),
+    store: StoreOption = Path("runs"),
+    device: DeviceOption = "auto",
+    kernel: KernelOption = "auto",
+    data_dir: DataOption = None,
+    keep_memories: KeepMemories = False,
+) -> None:
+    """Run a table or a figure of the paper.
+
+    Runs that the store has are not run again, and an interrupted study goes on
+    where it stopped. Several processes may work on one store at a time: they
+    share the work.
+    """
+    from engramma import studies
+
+    if list_:
+        _list()
+        return
+    if name is None:
+        raise ValueError("study must be named (engramma reproduce --list shows them), or all")
+    chosen = [studies.load(n) for n in (studies.names() if name == "all" else [name])]
+    some_seeds = counted(seeds) if seeds else None
+    some_vertices = numbers(vertices, "vertices") if vertices else None
+    some_rows = [row.strip() for row in rows.split(",")] if rows else None
+    runs = [(study, study.runs(scale, some_seeds, some_vertices, some_rows)) for study in chosen]
+    if dry_run:
+        _dry(runs, scale, store, device, kernel, data_dir)
+        return
+    for study, part in runs:
+        show.out.print(f"[bold]{study.name}[/bold] ({study.paper}): {study.title}", soft_wrap=True)
+        options = {"kernel": kernel, "data_dir": data_dir, "keep_memories": keep_memories}
+        finish(study, part, store, device, out / scale, **options)
+
+
+def finish(study: Study, runs: list[Run], store: Path, device: str, out: Path, **options: Any) -> None:
+    """Run a study, show what it found, write its tables and figures."""
+    outcome = carry_out([run.experiment for run in runs], store, device, **options)
+    if not study.tables:
+        score = next(iter(outcome.records[0].scores))
+        show.overview(f"{study.paper}: average {score} after the last task", runs, outcome.records)
+    made = tables.present(study, outcome.records, out, options.get("data_dir"))
+    show.out.print(f"{outcome.ran} runs trained, {outcome.found} found; records in {store}", soft_wrap=True)
+    show.out.print(f"{', '.join(path.name for path in made)} in {out}\n", soft_wrap=True)
+
+
+def demo(
+    out: OutOption = Path("output"),
+    store: StoreOption = Path("runs"),
+    device: DeviceOption = "auto",
+    kernel: KernelOption = "auto",
+) -> None:
+    """The paper's comparison on the digits that ship with scikit-learn, in under three minutes.
+
+    Nine methods against forgetting at four vertices: five tasks of permuted
+    digits one after another, three seeds each. Nothing is downloaded.
+    """
+    from engramma import studies
+
+    study, out = studies.load("table2"), out / "demo"
+    runs = study.runs("demo")
+    plain = [run.experiment for run in runs if run.row == "vanilla"]
+    show.out.print("[bold]Without a method, every task is forgotten when the next is learned[/bold]")
+    first = carry_out(plain, store, device, kernel=kernel, keep_memories=True)
+    show.results([r for r in first.records if r.description["vertex"] == 2])
+    show.out.print("[bold]The thirteen rows of the paper's Table 2, on digits[/bold]")
+    finish(study, runs, store, device, out, kernel=kernel, keep_memories=True)
+    search = studies.load("ewc").runs("demo", seeds=[0], vertices=[2])
+    carry_out([run.experiment for run in search], store, device, kernel=kernel)
+    made = tables.present(studies.load("curves-vanilla"), first.records, out)
+    show.out.print(f"{', '.join(path.name for path in made)} in {out}", soft_wrap=True)
+    report.write(store, out / "report.html", networks=12)
+    show.out.print(f"The records are in {store}: engramma runs list --store {store}", soft_wrap=True)
+
+
+def _list() -> None:
+    from rich import box
+    from rich.table import Table
+
+    from engramma import studies
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    for column in ("study", "paper", "what", "runs"):
+        table.add_column(column, no_wrap=column != "what")
+    for name in studies.names():
+        study = studies.load(name)
+        counts = "/".join(str(len(study.runs(scale))) for scale in studies.SCALES)
+        table.add_row(name, study.paper, study.title, counts)
+    show.out.print(table)
+    show.out.print(
+        f"Runs at the scales {', '.join(studies.SCALES)}. Studies that share runs share their records."
+    )
+
+
+def _dry(
+    runs: list[tuple[Study, list[Run]]],
+    scale: str,
+    store: Path,
+    device: str,
+    kernel: str,
+    data_dir: Path | None,
+) -> None:
+    """How many runs, how long, how much memory: without running any of them."""
+    from engramma import study as work
+    from engramma.estimate import estimate
+    from engramma.records import Store
+
+    place = work.device_for(device)
+    wanted = list(dict.fromkeys(run.experiment for _, part in runs for run in part))
+    found = estimate(wanted, Store(store), place, kernel, data_dir)
+    out = show.out.print
+    for study, part in runs:
+        out(f"{study.name} ({study.paper}): {len(part)} runs", soft_wrap=True)
+    out(
+        f"{found.missing} of {len(wanted)} different runs at scale {scale} are not yet in {store}",
+        soft_wrap=True,
+    )
+    out(f"packs       {found.packs} on {place.type}, up to {found.replicas} runs at once")
+    out(f"memory      about {show.size(found.memory)} of {show.size(found.room)} that packs may use")
+    if found.seconds is None:
+        out(f"time        cannot be estimated: {found.basis}", soft_wrap=True)
+    else:
+        out(f"time        about {show.seconds(found.seconds)}: an estimate {found.basis}", soft_wrap=True)

@@ -1,0 +1,132 @@
+"""engramma runs: look at the records of a store, check them, clear up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from engramma.cli import show
+
+app = typer.Typer(help="Look at the records of a store, check them, clear up.", no_args_is_help=True)
+StoreOption = Annotated[Path, typer.Option(help="Folder of records.")]
+
+
+def _open(store: Path) -> Any:
+    from engramma.records import Store
+
+    if not store.is_dir():
+        raise ValueError(f"store must be a folder of records; there is none at {store}")
+    return Store(store)
+
+
+def _order(record: Any) -> tuple:
+    told = record.description
+    return told["data"], told["method"], told["vertex"], told["strength"] or 0.0, told["seed"]
+
+
+@app.command("list")
+def list_(
+    method: Annotated[Optional[str], typer.Option(help="Only this method.", metavar="NAME")] = None,  # noqa: UP045
+    vertex: Annotated[Optional[float], typer.Option(help="Only this vertex.", metavar="N")] = None,  # noqa: UP045
+    store: StoreOption = Path("runs"),
+) -> None:
+    """List the runs: setting, average at the end, how long it took."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    for column in ("run", "method", "strength", "n", "data", "items", "seed", "average", "seconds"):
+        table.add_column(column, justify="left" if column in ("run", "method", "data") else "right")
+    shown = 0
+    for r in sorted(_open(store), key=_order):
+        told = r.description
+        if (method and told["method"] != method) or (vertex is not None and told["vertex"] != vertex):
+            continue
+        shown += 1
+        strength = "" if told["strength"] is None else f"{told['strength']:.3g}"
+        average = "diverged" if r.diverged else f"{r.average:.3f}"
+        cells = (r.name[:8], told["method"].rpartition(":")[2], strength, f"{told['vertex']:g}")
+        data = (Path(told["data"]).stem, str(told["items"]), str(told["seed"]))
+        table.add_row(*cells, *data, average, f"{r.facts.get('seconds', 0):.1f}")
+    show.out.print(table)
+    show.out.print(f"{shown} runs in {store}", soft_wrap=True)
+
+
+@app.command("show")
+def show_(
+    name: Annotated[str, typer.Argument(metavar="RUN", help="The first digits of its name.")],
+    store: StoreOption = Path("runs"),
+) -> None:
+    """Show one run: its description, its scores, where and when it was made."""
+    from rich.table import Table
+
+    from engramma.experiment import Experiment
+
+    record = _open(store).get(name)
+    table = Table(box=None, show_header=False, padding=(0, 1))
+    table.add_row("run", record.name)
+    for key, value in record.description.items():
+        default = Experiment.model_fields[key].default if key in Experiment.model_fields else None
+        if value != default:
+            table.add_row(key, str(value))
+    table.add_section()
+    for key, value in record.facts.items():
+        if key != "seconds_by_task":
+            table.add_row(key, f"{value:.2f}" if isinstance(value, float) else str(value))
+    show.out.print(table)
+    show.matrix([record])
+    show.measures([record])
+
+
+@app.command()
+def verify(store: StoreOption = Path("runs")) -> None:
+    """Check every record against its checksums; set damaged ones aside, to be run again."""
+    records = _open(store)
+    damaged = 0
+    for name, fault in records.verify():
+        if fault:
+            damaged += 1
+            aside = records.set_aside(records.path / name, fault)
+            show.out.print(f"{fault}; set aside in {aside}", style="yellow", soft_wrap=True)
+    show.out.print(f"{len(records)} runs sound, {damaged} damaged")
+    if damaged:
+        raise typer.Exit(1)
+
+
+@app.command()
+def prune(
+    names: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(metavar="[RUN]...", help="Runs to remove, by the first digits of their names."),
+    ] = None,
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="Also checkpoints: of forks to come and of unfinished runs.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    store: StoreOption = Path("runs"),
+) -> None:
+    """Remove what is no longer needed: runs named, records set aside, what killed processes left."""
+    import shutil
+
+    from engramma import checkpoints as points
+    from engramma.claims import Claims
+
+    records = _open(store)
+    doomed = [records.get(name).name for name in names or ()]
+    aside = sorted((records.path / "set-aside").glob("*"))
+    packs = list(points.packs(records)) if checkpoints else points.finished(records)
+    if not dry_run:
+        with Claims(records.claims) as claims:
+            records.owner = claims.owner
+            claims.sweep(records.path, records.checkpoints, *records.checkpoints.glob("*"))
+            for name in doomed:
+                records.remove(name)
+            for folder in aside:
+                shutil.rmtree(folder)
+            for pack in packs:
+                if set(taken := points.packs(records).get(pack, ())) == set(claims.take(taken)):
+                    points.discard(records, pack)
+    would = "would be removed" if dry_run else "removed"
+    show.out.print(f"{len(doomed)} runs, {len(aside)} set aside, {len(packs)} packs of checkpoints {would}")

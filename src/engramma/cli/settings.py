@@ -1,0 +1,93 @@
+"""The settings of an experiment as options of a command: one for each, written from its description."""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, Optional, get_args, get_origin, get_type_hints
+
+import typer
+
+from engramma.experiment import Experiment
+
+APART = ("seed", "settings", "autoassociative", "fork")  # options of their own, or none
+
+
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that takes **settings an option for every setting."""
+    hints = get_type_hints(command, include_extras=True)
+    own = [
+        parameter.replace(annotation=hints[name])
+        for name, parameter in inspect.signature(command).parameters.items()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    options = {k: _option(k, f) for k, f in Experiment.model_fields.items() if k not in APART}
+    parameters = [
+        inspect.Parameter(k, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for k, kind in options.items()
+    ]
+    command.__signature__ = inspect.Signature([*own, *parameters])  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in [*own, *parameters]}
+    return command
+
+
+def _option(name: str, field: Any) -> Any:
+    kind, flag = field.annotation, "--" + name.replace("_", "-")
+    choices = get_args(kind) if get_origin(kind) is Literal else ()
+    default = "none" if field.default is None else str(field.default).lower()
+    text = field.description + (f": {', '.join(choices)}" if choices else "")
+    shared: dict[str, Any] = {
+        "help": f"{text} [dim]({default})[/dim]",
+        "rich_help_panel": field.json_schema_extra["panel"],
+        "show_default": False,
+    }
+    if kind is bool:
+        return Annotated[Optional[bool], typer.Option(f"{flag}/--no-{flag[2:]}", **shared)]  # noqa: UP045
+    metavar = "NAME" if choices or kind is str else "N" if "int" in str(kind) else "X"
+    return Annotated[Optional[str], typer.Option(flag, metavar=metavar, **shared)]  # noqa: UP045
+
+
+def given(settings: dict[str, Any]) -> dict[str, Any]:
+    """Only what was said, numbers as numbers."""
+    return {k: _value(k, v) for k, v in settings.items() if v is not None}
+
+
+def _value(name: str, value: Any) -> Any:
+    kind = Experiment.model_fields[name].annotation
+    return value if kind is str or get_origin(kind) is Literal else literal(value)
+
+
+def literal(text: Any) -> Any:
+    """A number, a boolean or a list as TOML writes it; anything else is a text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"] if isinstance(text, str) else text
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def pairs(texts: list[str]) -> dict[str, Any]:
+    """name=value, several times."""
+    for text in texts:
+        if "=" not in text:
+            raise ValueError(f"--set must be name=value, not {text!r}")
+    return {name.strip(): literal(value.strip()) for name, _, value in (t.partition("=") for t in texts)}
+
+
+def counted(text: Any, name: str = "seeds") -> list[int]:
+    """3 is 0, 1, 2; a list, or 0,1,2, is what it says."""
+    listed = isinstance(text, str) and "," in text
+    value = literal(f"[{text}]") if listed else literal(text)
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return list(range(value))
+    if isinstance(value, list) and value and all(type(v) is int and v >= 0 for v in value):
+        return list(dict.fromkeys(value))
+    raise ValueError(f"{name} must be how many (1 or more) or a list of them such as 0,1,2, not {text!r}")
+
+
+def numbers(text: Any, name: str) -> list[float]:
+    value = literal(f"[{text}]") if isinstance(text, str) else text
+    value = value if isinstance(value, list) else [value]
+    if not value or not all(type(v) in (int, float) for v in value):
+        raise ValueError(f"{name} must be numbers such as 0.1,1,10, not {text!r}")
+    return [float(v) for v in value]

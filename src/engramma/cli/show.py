@@ -1,0 +1,189 @@
+"""What is seen in the terminal: progress with the time left, tables of accuracies, measures."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from engramma.records import Record
+    from engramma.studies import Run
+    from engramma.study import Work
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+class Log(logging.Handler):
+    """Warnings, above the progress bar and not through it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        err.print(f"engramma: {record.getMessage()}", style="yellow", markup=False, soft_wrap=True)
+
+
+@contextmanager
+def progress(label: str = "") -> Iterator[Work]:
+    """A bar with the time left, moved by what a study tells of its work."""
+    from rich import progress as bars
+
+    from engramma.study import Work
+
+    log = logging.getLogger("engramma")
+    handler = Log()
+    log.addHandler(handler)
+    log.propagate = False
+    columns = (
+        bars.TextColumn("{task.description}", table_column=None),
+        bars.BarColumn(bar_width=None),
+        bars.TaskProgressColumn(),
+        bars.TimeElapsedColumn(),
+        bars.TextColumn("left"),
+        bars.TimeRemainingColumn(compact=True),
+    )
+    try:
+        with bars.Progress(*columns, console=err, expand=True) as shown:
+            task = shown.add_task(label or "getting ready", total=None)
+
+            def change(work: Work) -> None:
+                shown.update(
+                    task, total=work.total, completed=min(work.done, work.total), description=work.doing
+                )
+
+            yield Work(on_change=change)
+    finally:
+        log.removeHandler(handler)
+        log.propagate = True
+
+
+def spread(values: Sequence[float] | np.ndarray, digits: int = 3) -> str:
+    """mean+-sd of trials; diverged ones are left out and counted."""
+    sound = [v for v in values if not np.isnan(v)]
+    lost = f" ({len(values) - len(sound)} diverged)" if len(sound) < len(values) else ""
+    if not sound:
+        return "diverged"
+    sd = f"±{np.std(sound, ddof=1):.{digits}f}" if len(sound) > 1 else ""
+    return f"{np.mean(sound):.{digits}f}{sd}{lost}"
+
+
+def label(record: Record) -> str:
+    told = record.description
+    strength = "" if told["strength"] is None else f" {told['strength']:g}"
+    return f"{told['method']}{strength}, n = {told['vertex']:g}"
+
+
+def results(records: Sequence[Record]) -> None:
+    """Every task after every task, and the measures, for each setting over its seeds."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        key = {k: v for k, v in record.description.items() if k not in ("seed", "fork")}
+        groups.setdefault(repr(key), []).append(record)
+    for group in groups.values():
+        matrix(group)
+        measures(group)
+
+
+def matrix(records: Sequence[Record]) -> None:
+    """Score of each task (columns) after each task (rows), mean and sd over the records."""
+    name, first = next(iter(records[0].scores.items()))
+    tasks = len(first)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1),
+        title=f"{label(records[0])}: {name} of each task after each, {_seeds(records)}",
+        title_justify="left",
+        title_style="bold",
+    )
+    table.add_column("after")
+    shown = range(tasks) if tasks <= 10 else range(tasks - 10, tasks)
+    for j in shown:
+        table.add_column(f"task {j + 1}" if tasks <= 5 else str(j + 1), justify="right", no_wrap=True)
+    for k in range(tasks):
+        cells = [[r.scores[name][k, j] for r in records] for j in shown]
+        texts = [
+            spread(c) if tasks <= 5 else spread([np.nanmean(c)] if not np.isnan(c).all() else c, 2)
+            for c in cells
+        ]
+        table.add_row(f"task {k + 1}" if tasks <= 5 else str(k + 1), *texts)
+    out.print(table)
+
+
+def measures(records: Sequence[Record]) -> None:
+    """The five measures, mean and sd over the records."""
+    import torch
+
+    from engramma import measures as m
+
+    name = next(iter(records[0].scores))
+    scores = torch.as_tensor(np.stack([r.scores[name] for r in records]))
+    untrained = torch.as_tensor(np.stack([r.curves[name][0] for r in records]))
+    rows = [
+        (f"average {name}", m.average(scores), "all tasks, at the end"),
+        (f"smallest own {name}", m.smallest_own(scores), "the worst task just after it was learned"),
+        ("forgetting", m.forgetting(scores), "best before the last task, less the final"),
+        ("backward transfer", m.backward_transfer(scores), "final, less just after learning"),
+        ("forward transfer", m.forward_transfer(scores, untrained), "just before learning, less untrained"),
+    ]
+    table = Table(box=None, show_header=False, padding=(0, 1))
+    for title, values, meaning in rows:
+        table.add_row(title, spread(values.tolist()), f"[dim]{meaning}[/dim]")
+    out.print(table)
+    for record in records:
+        if record.diverged:
+            where = record.diverged
+            out.print(
+                f" seed {record.description['seed']} diverged in task {where['task'] + 1}, "
+                f"epoch {where['epoch']}: left out",
+                style="yellow",
+            )
+    out.print()
+
+
+def overview(title: str, runs: Sequence[Run], records: Sequence[Record]) -> None:
+    """Rows by vertices: mean and sd of the final average; of several strengths the best, which is named."""
+    cells: dict[tuple[str, float], dict[Any, list[float]]] = {}
+    for run, record in zip(runs, records, strict=True):
+        e = run.experiment
+        varied = (e.strength, e.learning_rate, e.initial_temperature)
+        cells.setdefault((run.row, e.vertex), {}).setdefault(varied, []).append(record.average)
+    vertices = sorted({vertex for _, vertex in cells})
+    several = any(len(found) > 1 for found in cells.values())
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), title=title, title_justify="left", title_style="bold")
+    table.add_column("" if not several else "best of")
+    for vertex in vertices:
+        table.add_column(f"n = {vertex:g}", justify="right", no_wrap=True)
+    for row in dict.fromkeys(row for row, _ in cells):
+        texts = []
+        for vertex in vertices:
+            found = cells.get((row, vertex), {})
+            means = {k: np.nanmean(v) for k, v in found.items() if not np.isnan(v).all()}
+            best = max(means, key=lambda k: means[k]) if means else next(iter(found), None)
+            text = spread(found[best]) if found else "-"
+            if several and best and len(found) > 1:
+                where = f"at {best[0]:g}" if best[0] is not None else f"at {best[1]:g}, T {best[2]:g}"
+                text += f"\n[dim]{where}[/dim]"
+            texts.append(text)
+        table.add_row(row, *texts)
+    out.print(table)
+
+
+def _seeds(records: Sequence[Record]) -> str:
+    return f"{len(records)} seeds" if len(records) > 1 else f"seed {records[0].description['seed']}"
+
+
+def seconds(value: float) -> str:
+    """About how long, in words."""
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if value >= 1.5 * size:
+            return f"{value / size:.1f} {unit}"
+    return f"{value:.0f} seconds"
+
+
+def size(value: float) -> str:
+    return f"{value / 2**30:.1f} GiB" if value >= 2**30 else f"{value / 2**20:.0f} MiB"

@@ -1,0 +1,181 @@
+"""engramma run, engramma fork: train settings of one's own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from engramma.cli import interrupt, show
+from engramma.cli.settings import counted, given, literal, numbers, pairs, with_settings
+
+if TYPE_CHECKING:
+    from engramma.experiment import Experiment
+    from engramma.study import Outcome
+
+WHERE = "Where and how"
+StoreOption = Annotated[Path, typer.Option(help="Folder of records.", rich_help_panel=WHERE)]
+DeviceOption = Annotated[str, typer.Option(help="auto | cpu | cuda", metavar="NAME", rich_help_panel=WHERE)]
+KernelOption = Annotated[
+    str, typer.Option(help="auto | reference | numba | triton", metavar="NAME", rich_help_panel=WHERE)
+]
+DataOption = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("--data-dir", help="Folder with MNIST's files (or ENGRAMMA_DATA).", rich_help_panel=WHERE),
+]
+KeepMemories = Annotated[
+    bool,
+    typer.Option(
+        "--keep-memories", help="Keep the memories after every task in the record.", rich_help_panel=WHERE
+    ),
+]
+KeepCheckpoints = Annotated[
+    bool,
+    typer.Option("--keep-checkpoints", help="Keep all checkpoints, to fork from.", rich_help_panel=WHERE),
+]
+CurveOption = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option("--curve-every", help="Epochs between two points of a curve.", metavar="N", min=1,
+                 rich_help_panel=WHERE, show_default="25 points a task"),
+]  # fmt: skip
+
+WatchOption = Annotated[
+    bool,
+    typer.Option("--watch", help="A dashboard of all replicas while they train.", rich_help_panel=WHERE),
+]
+TensorBoardOption = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("--tensorboard", help="Also log to this folder.", metavar="FOLDER", rich_help_panel=WHERE),
+]
+
+
+def carry_out(
+    experiments: list[Experiment],
+    store: Path,
+    device: str,
+    dashboard: bool = False,
+    tensorboard: Path | None = None,
+    **options: Any,
+) -> Outcome:
+    """Run with a progress bar or a dashboard, and know what to say when interrupted."""
+    from engramma import study
+    from engramma.records import Store
+
+    place = study.device_for(device)
+    records = Store(store)
+    interrupt.keeps(
+        lambda: f"{len(records)} finished runs are kept in {store}; the same command goes on from there"
+    )
+    with nullcontext(study.Work()) if dashboard else show.progress() as work:
+        if not dashboard and tensorboard is None:
+            return study.run(experiments, records, place, watch=work, **options)
+        from engramma.watch import watching
+
+        with watching(work, dashboard, tensorboard, show.err) as watcher:
+            return study.run(experiments, records, place, watch=work, watcher=watcher, **options)
+
+
+@with_settings
+def run(
+    config: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="TOML file of settings; options win over it.", rich_help_panel="Runs"),
+    ] = None,
+    seeds: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="How many (3), or which (0,1,2).", metavar="N", rich_help_panel="Runs"),
+    ] = None,
+    strengths: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Several at once: 0.1,1,10", metavar="X,...", rich_help_panel="Runs"),
+    ] = None,
+    set_: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--set", help="A setting of the method: fisher=batch. Repeat for more.",
+                     metavar="NAME=VALUE", rich_help_panel="Method", show_default=False),
+    ] = None,
+    store: StoreOption = Path("runs"),
+    device: DeviceOption = "auto",
+    kernel: KernelOption = "auto",
+    data_dir: DataOption = None,
+    curve_every: CurveOption = None,
+    keep_memories: KeepMemories = False,
+    keep_checkpoints: KeepCheckpoints = False,
+    watch: WatchOption = False,
+    tensorboard: TensorBoardOption = None,
+    **settings: Any,
+) -> None:  # fmt: skip
+    """Train a network on tasks one after another, and say what it remembers.
+
+    All seeds and strengths train at once, as replicas. What was run before is
+    found in the store and not run again; an interrupted run goes on after its
+    last finished task.
+    """
+    from engramma.experiment import read, read_toml
+
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # a method of one's own may lie beside
+    base = read_toml(config) if config else {}
+    asked_seeds = seeds if seeds is not None else base.pop("seeds", None)
+    asked_strengths = strengths if strengths is not None else base.pop("strengths", None)
+    base.pop("seeds", None), base.pop("strengths", None)
+    told = given(settings)
+    if set_:
+        told["settings"] = {**base.get("settings", {}), **pairs(set_)}
+    varied: list[dict[str, Any]] = [{}]
+    if asked_strengths is not None:
+        varied = [{"strength": s} for s in numbers(asked_strengths, "strengths")]
+    if asked_seeds is not None:
+        varied = [{**v, "seed": s} for v in varied for s in counted(asked_seeds)]
+    experiments = [read(base, told, v) for v in varied]
+    keep = {"keep_memories": keep_memories, "keep_checkpoints": keep_checkpoints, "curve_every": curve_every}
+    outcome = carry_out(
+        experiments, store, device, watch, tensorboard, kernel=kernel, data_dir=data_dir, **keep
+    )
+    show.results(outcome.records)
+    show.out.print(f"{outcome.ran} runs trained, {outcome.found} found; records in {store}", soft_wrap=True)
+
+
+def fork(
+    name: Annotated[str, typer.Argument(metavar="RUN", help="The first digits of a run's name.")],
+    after: Annotated[
+        int, typer.Option(help="The task (from 1) after which it goes its own way.", metavar="TASK")
+    ],
+    method: Annotated[Optional[str], typer.Option(help="Another method.", metavar="NAME")] = None,  # noqa: UP045
+    strength: Annotated[Optional[str], typer.Option(help="Another strength.", metavar="X")] = None,  # noqa: UP045
+    set_: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--set", help="A setting of the method.", metavar="NAME=VALUE", show_default=False),
+    ] = None,
+    store: StoreOption = Path("runs"),
+    device: DeviceOption = "auto",
+    kernel: KernelOption = "auto",
+    data_dir: DataOption = None,
+) -> None:
+    """Continue a run from the end of one of its tasks with another method or strength.
+
+    The run must have kept its checkpoints (--keep-checkpoints). All runs that
+    were trained together with it are continued. Another method looks back: it
+    takes stock of the tasks so far as if it had been there.
+    """
+    from engramma import checkpoints
+    from engramma.forks import fork as continued
+    from engramma.records import Store
+
+    records = Store(store)
+    parent = records.get(name)
+    pack = next((runs for runs in checkpoints.packs(records).values() if parent.name in runs), None)
+    if pack is None:
+        raise ValueError(
+            f"run {parent.name} must have kept its checkpoints (--keep-checkpoints) to be forked"
+        )
+    changes: dict[str, Any] = {"settings": pairs(set_)} if set_ else {}
+    if strength is not None:
+        changes["strength"] = literal(strength)
+    children = [continued(records.get(run).experiment, after - 1, method, **changes) for run in pack]
+    outcome = carry_out(children, store, device, kernel=kernel, data_dir=data_dir)
+    show.results(outcome.records)

@@ -1,0 +1,210 @@
+"""numba and BLAS on the CPU: a few threads of our own, each with a block of items to itself.
+
+A block's product, elementwise pass or partial gradient runs on one thread from start to end, and the
+BLAS is held to that thread: no second pool of threads competes with the first. (On the shapes of this
+network NumPy's BLAS, so divided, beats both NumPy's and PyTorch's own division.) How the work is cut
+depends on its shape alone, never on the number of threads or replicas, so neither changes a bit.
+The threads flush denormal numbers to zero: at n = 20 untrained memories make little else in float32.
+
+Signatures and axes are in `engramma.kernels`; the loops in `numba_loops`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from itertools import pairwise
+from itertools import product as pairs
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engramma.interactions import Interaction, LeakyRectifiedPolynomial
+from engramma.kernels import numba_loops as loops
+from engramma.kernels.reference import prepare
+
+__all__ = ["moments", "prepare", "product", "product_back", "pull", "scores", "slopes", "step"]
+
+name = "numba"
+
+
+def product(probe: Tensor, theta: Tensor) -> Tensor:
+    x, z, times = _array(probe, theta.dtype), _array(theta), len(theta) // len(probe)
+    h = np.empty((len(z), x.shape[1], z.shape[1]), z.dtype)
+
+    def work(r: int, block: slice) -> None:
+        np.dot(x[r // times, block], z[r].T, out=h[r, block])
+
+    _each(work, len(h), _cut(x.shape[1]))
+    return torch.from_numpy(h)
+
+
+def product_back(dh: Tensor, probe: Tensor, neurons: int) -> Tensor:
+    d, x, times = _array(dh), _array(probe, dh.dtype)[..., :neurons], len(dh) // len(probe)
+    blocks = _cut(x.shape[1])
+    grad = np.empty((len(d), d.shape[2], neurons), d.dtype)
+    # Every block of items makes a gradient of its own, to be added up in order; a few replicas at a time,
+    # or these would fill the memory.
+    group = min(len(d), torch.get_num_threads())
+    parts = np.empty((group, len(blocks), *grad.shape[1:]), d.dtype)
+    for first in range(0, len(d), group):
+        ours = range(first, min(first + group, len(d)))
+
+        def work(i: int, p: int, ours: range = ours) -> None:
+            r, block = ours[i], blocks[p]
+            np.dot(d[r, block].T, x[r // times, block], out=parts[i, p])
+
+        def add(i: int, memories: slice, ours: range = ours) -> None:
+            loops.gather(parts[i], memories.start, grad[ours[i], memories])
+
+        _each(work, len(ours), range(len(blocks)))
+        _each(add, len(ours), _cut(d.shape[2]))
+    return torch.from_numpy(grad)
+
+
+def scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None = None) -> Tensor:
+    s, z, signs = _array(h), _array(a.mT), _signs(h, a, u)
+    n, leak, *_ = _rule(f, h.dtype)
+    out, times = np.empty((*s.shape[:2], z.shape[1]), s.dtype), len(s) // len(signs)
+
+    def work(r: int, block: slice) -> None:
+        loops.scores(s[r, block], z[r], signs[r // times, block], n, leak, out[r, block])
+
+    _each(work, len(s), _cut(s.shape[1]))
+    return torch.from_numpy(out)
+
+
+def slopes(h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    z, signs, pulls = _array(a.mT), _signs(h, a, u), _array(g)
+    n, _, less, low, factor = _rule(f, h.dtype)
+    times = len(h) // len(signs)
+
+    def work(r: int, block: slice, h_r: Any, dh: Any, da: Any) -> None:
+        loops.slopes(h_r, z[r], signs[r // times, block], pulls[r, block], n, less, low, factor, dh, da)
+
+    dh, da = _sum_blocks(work, h, z)
+    return dh, 2 * da
+
+
+def pull(
+    h: Tensor, a: Tensor, target: Tensor, share: Tensor, m: int, f: Interaction, u: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    z, signs = _array(a.mT), _signs(h, a, u)
+    n, leak, less, low, factor = _rule(f, h.dtype)
+    goal, weight = _array(target, h.dtype), _array(share, h.dtype)
+    times, each = len(h) // len(goal), len(h) // len(signs)
+
+    def work(r: int, block: slice, h_r: Any, dh: Any, da: Any) -> None:
+        t, w, s = goal[r // times, block], weight[r // times, block], signs[r // each, block]
+        loops.pull(h_r, z[r], t, w, m, s, n, leak, less, low, factor, dh, da)
+
+    dh, da = _sum_blocks(work, h, z)
+    return dh, 2 * da
+
+
+def moments(
+    h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None, x: Tensor, power: int
+) -> tuple[Tensor, Tensor]:
+    z, signs, pulls, own = _array(a.mT), _signs(h, a, u), _array(g), _array(x, h.dtype)
+    n, _, less, low, factor = _rule(f, h.dtype)
+    times, each = len(h) // len(own), len(h) // len(signs)
+
+    def work(r: int, block: slice, h_r: Any, dh: Any, out: Any) -> None:
+        s, x_r = signs[r // each, block], own[r // times, block]
+        loops.moments(h_r, z[r], s, pulls[r, block], x_r, power == 2, n, less, low, factor, dh, out)
+
+    return _sum_blocks(work, h, z)
+
+
+def step(
+    theta: Tensor,
+    grad: Tensor,
+    velocity: Tensor,
+    rate: Tensor | float,
+    momentum: float,
+    visible: int,
+    clamp: float | None,
+) -> tuple[Tensor, Tensor]:
+    z, g, v = _array(theta), _array(grad), _array(velocity)
+    moved, fresh = np.empty_like(z), np.empty_like(z)
+    kind = z.dtype.type
+    rates = np.broadcast_to(np.asarray(rate, z.dtype).reshape(-1), len(z))
+    limit = None if clamp is None else kind(clamp)
+
+    def work(r: int, block: slice) -> None:
+        old = z[r, block], g[r, block], v[r, block]
+        loops.step(*old, rates[r], kind(momentum), visible, limit, moved[r, block], fresh[r, block])
+
+    _each(work, len(z), _cut(z.shape[1]))
+    return torch.from_numpy(moved), torch.from_numpy(fresh)
+
+
+def _sum_blocks(work: Callable[..., None], h: Tensor, z: Any) -> tuple[Tensor, Tensor]:
+    """`work` on every block of items: dh (R,B,M) as it writes it, and the sum (R,M,K) of what it adds up."""
+    s, blocks = _array(h), _cut(h.shape[1])
+    dh, sums = np.empty_like(s), np.zeros((len(s), len(blocks), *z.shape[1:]), s.dtype)
+
+    def each(r: int, p: int) -> None:
+        work(r, blocks[p], s[r, blocks[p]], dh[r, blocks[p]], sums[r, p])
+
+    _each(each, len(s), range(len(blocks)))
+    return torch.from_numpy(dh), torch.from_numpy(sums.sum(1)).mT
+
+
+def _array(t: Tensor, dtype: torch.dtype | None = None) -> Any:
+    """The same memory as a NumPy array; a copy where the dtype differs or rows are not in order."""
+    t = t.to(dtype or t.dtype)
+    return (t if t.ndim == 3 and len(t) and t[0].is_contiguous() else t.contiguous()).numpy()
+
+
+def _signs(h: Tensor, a: Tensor, u: Tensor | None) -> Any:
+    """u, or the ones that its absence stands for."""
+    return torch.ones(1, h.shape[1], a.shape[2], dtype=h.dtype).numpy() if u is None else _array(u)
+
+
+def _rule(f: Interaction, dtype: torch.dtype) -> tuple[Any, ...]:
+    """n, the leak, n - 1, leak / n and n as a factor, in the types that choose the loops' machine code."""
+    kind = np.float32 if dtype == torch.float32 else np.float64
+    leak, low = None, None
+    if isinstance(f, LeakyRectifiedPolynomial):
+        leak, low = kind(f.leak), kind(f.leak / f.n)
+    if f.n == int(f.n):
+        return loops.binary(int(f.n)), leak, loops.binary(int(f.n) - 1), low, kind(f.n)
+    return kind(f.n), leak, kind(f.n - 1), low, kind(f.n)
+
+
+def _cut(count: int) -> list[slice]:
+    """Up to 8 equal blocks: several where several threads have enough to do, yet large for the BLAS."""
+    parts = 1 if count < 256 else min(8, max(2, round(count / 1000)))
+    return [slice(a, b) for a, b in pairwise(p * count // parts for p in range(parts + 1))]
+
+
+def _each(work: Callable[[int, Any], Any], replicas: int, blocks: Sequence[Any]) -> None:
+    """`work` for every replica and block, on as many threads as PyTorch may use."""
+    jobs, threads = iter(list(pairs(range(replicas), blocks))), torch.get_num_threads()
+
+    def labour() -> None:
+        for job in jobs:  # the threads share one iterator: each takes the next
+            work(*job)
+
+    with _blas().limit(limits=1, user_api="blas"):
+        pool, busy = _pool(threads, os.getpid()), min(threads, replicas * len(blocks))
+        for one in [pool.submit(labour) for _ in range(busy)]:
+            one.result()
+
+
+@lru_cache(1)
+def _pool(threads: int, process: int) -> ThreadPoolExecutor:
+    del process  # threads do not survive a fork: a child has its own
+    return ThreadPoolExecutor(threads, "engramma", lambda: torch.set_flush_denormal(True))
+
+
+@lru_cache(1)
+def _blas() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

@@ -1,0 +1,96 @@
+/* Table 2 as a heat map: ours, the paper's, the difference; sorted by any column. */
+
+const TABLE = DATA.table;
+const PARTS = { here: "mean", paper: "paper", difference: "difference" };
+const HEADS = { here: "here", paper: "the paper", difference: "here − the paper" };
+let sorting = { part: null, column: 0, falling: true };
+
+function tableRows() {
+  const part = byId("table-filter").value.trim().toLowerCase();
+  const rows = TABLE.rows.filter((row) =>
+    (!byId("table-run").checked || row.run) && row.label.toLowerCase().includes(part));
+  if (sorting.part === null) return rows;
+  const key = (row) => (sorting.part === "label" ? row.label : row.cells[sorting.column][PARTS[sorting.part]]);
+  return rows.sort((a, b) => {
+    const [x, y] = [key(a), key(b)];
+    if (x === null || y === null) return (x === null) - (y === null); // what is missing stays below
+    return (sorting.falling ? -1 : 1) * (x < y ? -1 : x > y ? 1 : 0);
+  });
+}
+
+function sortButton(text, part, column) {
+  const here = sorting.part === part && sorting.column === column;
+  const head = make("th", "", { scope: "col", "aria-sort": here ? (sorting.falling ? "descending" : "ascending") : "none" });
+  const button = make("button", text + (here ? (sorting.falling ? " ▼" : " ▲") : ""), { type: "button", "data-sort": `${part}-${column}` });
+  button.addEventListener("click", () => {
+    sorting = { part, column, falling: here ? !sorting.falling : part !== "label" };
+    drawTable();
+    byId("heat").querySelector(`[data-sort="${part}-${column}"]`).focus();
+  });
+  head.append(button);
+  return head;
+}
+
+function heatCell(cell, part) {
+  const value = cell[PARTS[part]];
+  if (value === null) {
+    return make("td", part === "here" && cell.diverged ? `${cell.diverged} diverged` : "–", { class: "none" });
+  }
+  const signed = (x) => (x < 0 ? "−" : "+") + Math.abs(x).toFixed(3);
+  const td = make("td", part === "difference" ? signed(value) : value.toFixed(3));
+  if (part === "difference") {
+    if (!DATA.summary.unlike_paper.length) td.append(make("small", cell.agrees ? "✓ agrees" : "differs"));
+    paint(td, diverging(value / 0.3));
+  } else {
+    const spread = part === "here" ? cell.sd : cell.paper_sd;
+    if (spread !== null) td.append(make("small", `± ${spread.toFixed(3)}`));
+    paint(td, sequential(value));
+  }
+  if (part === "here") {
+    const groups = cell.groups > 1 ? `; the best of ${cell.groups} settings in the store` : "";
+    const lost = cell.diverged ? `; ${cell.diverged} diverged` : "";
+    const strength = cell.strength === null ? "" : `; strength ${cell.strength.toPrecision(3)}`;
+    td.title = `${cell.trials} run${cell.trials === 1 ? "" : "s"}${strength}${groups}${lost}`;
+  }
+  return td;
+}
+
+function drawTable() {
+  const view = byId("table-view").value, parts = view === "all" ? Object.keys(PARTS) : [view];
+  const only = byId("table-run").checked;
+  const has = (name, k) => TABLE.rows.some((row) => (row.run || !only) && row.cells[k][name] !== null);
+  const columns = (part) => TABLE.vertices.map((v, k) => k).filter((k) => has(PARTS[part], k));
+  const groups = make("tr"), heads = make("tr"), body = make("tbody");
+  groups.append(make("td"));
+  heads.append(sortButton("Method", "label", 0));
+  for (const part of parts.filter((name) => columns(name).length)) {
+    groups.append(make("th", HEADS[part], { class: "group", colspan: columns(part).length, scope: "colgroup" }), make("td", "", { class: "gap" }));
+    heads.append(...columns(part).map((k) => sortButton(`n=${TABLE.vertices[k]}`, part, k)), make("td", "", { class: "gap" }));
+  }
+  for (const row of tableRows()) {
+    const line = make("tr");
+    line.append(make("th", row.label, { scope: "row" }));
+    for (const part of parts) line.append(...columns(part).map((k) => heatCell(row.cells[k], part)), make("td", "", { class: "gap" }));
+    body.append(line);
+  }
+  if (!body.children.length) {
+    const line = make("tr");
+    line.append(make("td", "No row to show: nothing was run, or no name has this in it.", { colspan: 20, class: "none" }));
+    body.append(line);
+  }
+  const head = make("thead");
+  head.append(groups, heads);
+  byId("heat").replaceChildren(head, body);
+}
+
+function startTable() {
+  const unlike = DATA.summary.unlike_paper;
+  byId("table-note").textContent =
+    "Mean of the runs after the last task, ± their standard deviation. Press a heading to sort. " +
+    (TABLE.judged && !unlike.length ? `${TABLE.agree} of ${TABLE.judged} cells agree with the paper (difference at most 0.03 or two pooled standard deviations). ` : "") +
+    (unlike.length ? `The paper's runs had other settings (${unlike.join(", ")}): compare shapes, not numbers.` : "");
+  byId("table-filter").addEventListener("input", drawTable);
+  for (const id of ["table-run", "table-view"]) byId(id).addEventListener("change", drawTable);
+  if (window.innerWidth < 500) byId("table-view").value = "here";
+  panel(drawTable);
+}

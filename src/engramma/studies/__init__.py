@@ -1,0 +1,169 @@
+"""The paper's tables and figures as files: one TOML each, at three scales, expanded into experiments.
+
+    title, paper             what it is, and where in the paper
+    tables, figures          what to draw from its records
+    runs_of, only            the runs are those of these studies (of their rows named in `only`)
+    vertices                 n of the interaction function
+    [settings]               that all its experiments share
+    [[rows]]                 name, method, settings, strengths; `grid`: other settings, every combination
+    [scales.NAME]            seeds, vertices, settings; strengths.ROW in place of the row's own
+
+Strengths are a list; a table with one entry a vertex; or `centre`, `decades` and `points`: so many of
+them evenly spaced on a log scale over so many decades around the centre.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import tomllib
+from importlib import resources
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from engramma.checks import explain
+from engramma.experiment import Experiment, read
+
+SCALES = ("demo", "small", "paper")
+
+
+class Spread(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    centre: float | dict[str, float]
+    decades: float = Field(gt=0)
+    points: int = Field(ge=2)
+
+    def at(self, vertex: float) -> list[float]:
+        centre = self.centre[f"{vertex:g}"] if isinstance(self.centre, dict) else self.centre
+        steps = [self.decades * (k / (self.points - 1) - 0.5) for k in range(self.points)]
+        return [float(f"{centre * 10**step:.3g}") for step in steps]
+
+
+Strengths = Spread | list[float] | dict[str, float | list[float]]
+
+
+class Row(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    method: str
+    settings: dict[str, Any] = {}
+    strengths: Strengths | None = None
+    grid: dict[str, list[float]] = {}  # "temperature" is both of them
+
+
+class Scale(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    seeds: int = Field(ge=1)
+    vertices: list[float] | None = None
+    settings: dict[str, Any] = {}
+    strengths: dict[str, Strengths] = {}
+    grid: dict[str, list[float]] = {}
+
+
+class Run(NamedTuple):
+    """An experiment and where in its study it belongs."""
+
+    row: str
+    experiment: Experiment
+
+
+class Study(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    title: str
+    paper: str
+    tables: list[str] = []
+    figures: list[str] = []
+    runs_of: list[str] = []
+    only: list[str] = []
+    vertices: list[float] = []
+    settings: dict[str, Any] = {}
+    rows: list[Row] = []
+    scales: dict[Literal["demo", "small", "paper"], Scale] = {}
+
+    def runs(
+        self,
+        scale: str = "demo",
+        seeds: list[int] | None = None,
+        vertices: list[float] | None = None,
+        rows: list[str] | None = None,
+    ) -> list[Run]:
+        """Its experiments; only those of some seeds, vertices and rows, where these are given."""
+        if scale not in SCALES:
+            raise ValueError(f"scale must be one of {', '.join(SCALES)}, not {scale!r}")
+        if self.runs_of:
+            parts = [load(name).runs(scale, seeds, vertices) for name in self.runs_of]
+            found = [run for part in parts for run in part if not self.only or run.row in self.only]
+        else:
+            found = self._expand(self.scales[scale], seeds, vertices)
+        known = list(dict.fromkeys(run.row for run in found))
+        if unknown := set(rows or ()) - set(known):
+            raise ValueError(f"rows must be some of {', '.join(known)}, not {', '.join(sorted(unknown))}")
+        return [run for run in found if not rows or run.row in rows]
+
+    def _expand(self, scale: Scale, seeds: list[int] | None, vertices: list[float] | None) -> list[Run]:
+        own = scale.vertices or self.vertices
+        if unknown := [v for v in vertices or () if v not in own]:
+            allowed = ", ".join(f"{v:g}" for v in own)
+            raise ValueError(
+                f"vertices must be some of {allowed}, not {', '.join(f'{v:g}' for v in unknown)}"
+            )
+        runs = []
+        for row, vertex in itertools.product(self.rows, vertices or own):
+            strengths = _strengths(scale.strengths.get(row.name, row.strengths), vertex)
+            grid = {**row.grid, **scale.grid}
+            for values in itertools.product(*grid.values()):
+                cell = dict(zip(grid, values, strict=True))
+                if (temperature := cell.pop("temperature", None)) is not None:
+                    cell |= {"initial_temperature": temperature, "final_temperature": temperature}
+                method = {"method": row.method, "settings": row.settings, "vertex": vertex}
+                for strength, seed in itertools.product(strengths, seeds or range(scale.seeds)):
+                    chance = {"strength": strength, "seed": seed}
+                    made = read(self.settings, scale.settings, method, cell, chance)
+                    runs.append(Run(row.name, made))
+        return runs
+
+
+def _strengths(given: Strengths | None, vertex: float) -> list[float] | list[None]:
+    if given is None:
+        return [None]
+    if isinstance(given, Spread):
+        return given.at(vertex)
+    if isinstance(given, dict):
+        own = given[f"{vertex:g}"]
+        return own if isinstance(own, list) else [own]
+    return given
+
+
+# Tables first, then figures in the order of the paper.
+_SEARCHES = "rehearsal pseudorehearsal pseudorehearsal-small-n pseudorehearsal-large-n gem agem l2 ewc mas si"
+_CURVES = "vanilla rehearsal pseudorehearsal gem agem l2 ewc mas si"
+ORDER = [
+    *("table1", "table2", *_SEARCHES.split(), "ewc-10000", "lost-attractors", "general-smallest"),
+    *("general-average", *(f"curves-{name}" for name in _CURVES.split())),
+]
+
+
+def names() -> list[str]:
+    """The studies there are."""
+    files = resources.files(__name__).iterdir()
+    found = [f.name.removesuffix(".toml") for f in files if f.name.endswith(".toml")]
+    place = {name: i for i, name in enumerate(ORDER)}
+    return sorted(found, key=lambda name: (place.get(name.partition("-0.")[0], len(place)), name))
+
+
+@functools.cache
+def load(name: str) -> Study:
+    """A study by its name."""
+    if name not in names():
+        raise ValueError(f"study must be one of {', '.join(names())}, not {name!r}")
+    text = resources.files(__name__).joinpath(f"{name}.toml").read_text("utf-8")
+    try:
+        return Study.model_validate({"name": name, **tomllib.loads(text)})
+    except ValidationError as error:
+        raise ValueError(f"studies/{name}.toml: {explain(error)}") from None

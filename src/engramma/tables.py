@@ -1,0 +1,205 @@
+"""The paper's tables and any other, from records alone: which trials go in which cell.
+
+typeset.py writes them as text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from engramma import paper, trials
+from engramma.cells import FLOOR, Cell, LambdaCell, Line, Table
+from engramma.trials import Recorded
+
+
+def table2(records: Sequence[Recorded], score: str | None = None) -> Table:
+    """Average accuracy of the 13 rows at the paper's four vertices, beside the paper's."""
+    places: dict[Any, list[Recorded]] = {}
+    for record in records:
+        place = (*trials.table_key(record), float(trials.setting(record, "vertex")))
+        places.setdefault(place, []).append(record)
+    lines = []
+    for row in paper.rows():
+        cells = []
+        for vertex in paper.vertices():
+            found = places.get((*row.key, float(vertex)), [])
+            trials.check_alike(found, f"{row.full_label}, n={vertex}")
+            facts = {"method": row.method, "vertex": vertex}
+            facts["strength"] = trials.strength(found[0]) if found else None
+            cells.append(_cell(found, "average", score, paper.printed(row, vertex), facts))
+        lines.append(Line(row.label, tuple(cells), row.category))
+    lines = _mark_best(lines)
+    made = Table("table2", "", tuple(f"n={v}" for v in paper.vertices()), lines, paper.categories())
+    agree, judged = made.agreeing
+    caption = (
+        f"Average accuracy after the last task, {_scale(records)}: mean ± sample standard deviation over "
+        f"{_count(lines)} a cell; the best of each category in bold. Below it the paper's mean, our "
+        f"difference from it, and ✓ where the two agree: |difference| ≤ max({FLOOR:g}, 2 · pooled sd), "
+        f"with pooled sd = √((s₁² + s₂²)/2). "
+        f"{agree} of {judged} cells agree{_absent(lines)}.{_other_setting(records)}"
+    )
+    return replace(made, caption=caption)
+
+
+def table1(records: Sequence[Recorded], window: int = 20) -> Table:
+    """The lambda each search chose, for the four penalties at every vertex, beside the paper's."""
+    places = trials.group(records, "method", "vertex")
+    vertices = sorted({*paper.vertices(), *(v for m, v in places if m in paper.reference()["lambda"])})
+    lines = []
+    for method in paper.reference()["lambda"]:
+        cells = tuple(
+            _chosen(places.get((method, vertex), []), paper.chosen_lambda(method, vertex), window)
+            for vertex in vertices
+        )
+        lines.append(Line(paper.labels()[method], cells))
+    made = Table("table1", "", tuple(f"n={v:g}" for v in vertices), tuple(lines))
+    agree, judged = made.agreeing
+    caption = (
+        f"The λ with the highest mean accuracy, {_scale(records)} (moving window of {window} trials at most "
+        "where strengths were tried once each). Below it the paper's λ, ours as a multiple of it, and ✓ "
+        f"where the two agree: at the paper's λ our accuracy is lower by at most max({FLOOR:g}, 2 · sd). "
+        f"{agree} of {judged} cells that can be compared agree{_absent(lines)}."
+        f"{_other_setting(records, ('data', 'stream'))}"
+    )
+    return replace(made, caption=caption)
+
+
+def scores(
+    records: Sequence[Recorded],
+    rows: Sequence[str] = ("method", "strength"),
+    column: str = "vertex",
+    measure: str = "average",
+    score: str | None = None,
+) -> Table:
+    """Any records: one row for each combination of the settings `rows`, one column for each `column`."""
+    if not records:
+        raise ValueError("no records to make a table of")
+    places = trials.group(records, *rows, column)
+    across = list(trials.group(records, column))
+    down = dict.fromkeys(key[:-1] for key in places)
+    lines = []
+    for key in down:
+        label = _label(dict(zip(rows, key, strict=True)))
+        cells = []
+        for place in across:
+            found = places.get((*key, place), [])
+            trials.check_alike(found, f"{label}, {column} {place}")
+            cells.append(_cell(found, measure, score, None, {column: place}))
+        lines.append(Line(label, tuple(cells)))
+    lines = _mark_best(lines, lowest=measure == "forgetting")
+    heads = tuple(f"n={v:g}" if column == "vertex" else f"{column} {v}" for v in across)
+    what = score or next(iter(records[0].scores))
+    caption = (
+        f"{measure.replace('_', ' ').capitalize()} of {what.replace('_', ' ')}, {_scale(records)}: mean ± "
+        f"sample standard deviation over {_count(lines)} a cell; the best of each column in bold"
+        f"{_absent(lines)}."
+    )
+    return Table("scores", caption, heads, lines)
+
+
+TABLES: dict[str, Callable[..., Table]] = {"table1": table1, "table2": table2, "scores": scores}
+
+
+def _cell(
+    found: Sequence[Recorded],
+    measure: str,
+    score: str | None,
+    printed: paper.Printed | None,
+    facts: dict[str, Any],
+) -> Cell:
+    return Cell(trials.values(found, measure, score), trials.diverged(found), printed, facts)
+
+
+def _chosen(found: list[Recorded], printed: float | None, window: int) -> LambdaCell:
+    lost = trials.diverged(found)
+    if len(found) == lost:
+        return LambdaCell(printed=printed, diverged=lost)
+    curve = trials.response(found, window)
+    top = int(curve.mean.argmax())
+    there = math.nan
+    if printed is not None and len(curve.x) > 1 and curve.x[0] <= printed <= curve.x[-1]:
+        positive = curve.x > 0  # a grid may hold 0, which has no logarithm
+        there = float(np.interp(math.log(printed), np.log(curve.x[positive]), curve.mean[positive]))
+    return LambdaCell(
+        float(curve.x[top]),
+        printed,
+        float(curve.mean[top]),
+        there,
+        float(curve.sd[top]),
+        len(found) - lost,
+        lost,
+    )
+
+
+def _mark_best(lines: Sequence[Line], lowest: bool = False) -> tuple[Line, ...]:
+    """Bold the best mean of each category and column, as printed; a category of one has no best."""
+    marked = [list(line.cells) for line in lines]
+    for category in dict.fromkeys(line.category for line in lines):
+        rows = [i for i, line in enumerate(lines) if line.category == category]
+        for column in range(len(lines[0].cells) if len(rows) > 1 else 0):
+            shown = {i: round(marked[i][column].mean, 3) for i in rows}
+            known = [mean for mean in shown.values() if not math.isnan(mean)]
+            best = (min if lowest else max)(known, default=None)
+            for i in rows:
+                marked[i][column] = replace(marked[i][column], best=shown[i] == best)
+    return tuple(replace(line, cells=tuple(cells)) for line, cells in zip(lines, marked, strict=True))
+
+
+def _label(settings: dict[str, Any]) -> str:
+    words = []
+    for name, given in settings.items():
+        if name == "method":
+            words.append(paper.labels().get(given, str(given)))
+        elif given is not None:
+            words.append(f"{given:g}" if name == "strength" else f"{name} {given}")
+    return " ".join(words)
+
+
+def _scale(records: Sequence[Recorded]) -> str:
+    """What the records share, in words."""
+    words = []
+    for name, form in (
+        ("tasks", "{} tasks"),
+        ("data", "of {}"),
+        ("items", "{:,} items"),
+        ("memories", "{} memories"),
+        ("epochs", "{} epochs a task"),
+    ):
+        seen = {trials.setting(record, name) for record in records} - {None}
+        if len(seen) == 1:
+            words.append(form.format(*seen))
+    return ", ".join(words).replace(" tasks, of ", " tasks of ") or "no records"
+
+
+def _count(lines: Sequence[Line]) -> str:
+    seen = sorted({len(cell.values) for line in lines for cell in line.cells if isinstance(cell, Cell)} - {0})
+    if not seen:
+        return "no trials"
+    number = f"{seen[0]}" if len(seen) == 1 else f"{seen[0]} to {seen[-1]}"
+    return f"{number} trial{'' if seen == [1] else 's'}"
+
+
+def _absent(lines: Sequence[Line]) -> str:
+    """; how many cells are missing and how many trials diverged, where any."""
+    cells = [cell for line in lines for cell in line.cells]
+    missing, lost = sum(cell.missing for cell in cells), sum(cell.diverged for cell in cells)
+    words = f"; {missing} cell{' is' if missing == 1 else 's are'} missing" if missing else ""
+    if lost:
+        words += f"; {lost} trial{'' if lost == 1 else 's'} diverged and count in no mean (†: how many)"
+    return words
+
+
+def _other_setting(records: Sequence[Recorded], names: Sequence[str] | None = None) -> str:
+    """A warning where the runs are not the paper's: then the comparison is of shape, not of numbers."""
+    theirs = paper.setting()
+    differ = [
+        f"{name} {theirs[name]}"
+        for name in names or theirs
+        if {trials.setting(record, name) for record in records} - {theirs[name]}
+    ]
+    return f" The paper's runs had other settings: {', '.join(differ)}." if records and differ else ""

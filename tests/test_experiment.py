@@ -1,0 +1,212 @@
+"""Experiments: every setting checked, one line of explanation, a hash that says what was run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engramma.experiment import VARYING, Experiment, build, read, read_toml
+from engramma.methods import METHODS, Method
+
+positive = st.floats(1e-6, 1e6)
+share = st.floats(0, 1)
+valid = st.fixed_dictionaries(
+    {},
+    optional={
+        "data": st.sampled_from(["mnist", "digits", "mine.npz"]),
+        "stream": st.sampled_from(["permuted", "rotated", "split"]),
+        "tasks": st.integers(1, 20),
+        "items": st.integers(1, 70_000),
+        "fraction": share,
+        "angle": st.floats(-360, 360),
+        "task_id": st.booleans(),
+        "threshold": st.one_of(st.none(), st.floats(-10, 10)),
+        "vertex": positive,
+        "interaction": st.sampled_from(["leaky", "rectified", "polynomial"]),
+        "memories": st.integers(1, 10_000),
+        "method": st.sampled_from(sorted(METHODS)),
+        "learning_rate": positive,
+        "decay": st.floats(0.5, 1),
+        "epochs": st.integers(1, 10_000),
+        "batch_size": st.one_of(st.none(), st.integers(1, 10_000)),
+        "clamp": st.one_of(st.none(), positive),
+        "dtype": st.sampled_from(["float64", "float32"]),
+        "seed": st.integers(0, 2**63 - 1),
+    },
+)
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def refusal(call: Callable[[Any], Any], argument: Any) -> str | None:
+    """What a call says against its argument; None where it takes it. Only a ValueError is an answer."""
+    try:
+        call(argument)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+@given(valid)
+def test_a_description_describes_the_experiment(settings: dict[str, Any]) -> None:
+    experiment = read(settings)
+    told = json.loads(json.dumps(experiment.describe()))
+    again = read(told)
+    assert again == experiment
+    assert again.hash() == experiment.hash()
+    assert len(experiment.name) == 20
+    assert set(experiment.name) <= set("0123456789abcdef")
+
+
+@given(valid, st.sampled_from(["seed", "tasks", "memories", "epochs", "items"]))
+def test_other_settings_other_hash(settings: dict[str, Any], name: str) -> None:
+    experiment = read(settings)
+    other = experiment.but(**{name: getattr(experiment, name) // 2 + 1})
+    assert (other.hash() == experiment.hash()) == (getattr(other, name) == getattr(experiment, name))
+    assert (other.family() == experiment.family()) == (name in VARYING or other == experiment)
+
+
+@given(st.dictionaries(st.sampled_from([*Experiment.model_fields, "nonsense"]), junk, min_size=1, max_size=4))
+def test_anything_else_is_one_line(settings: dict[str, Any]) -> None:
+    said = refusal(read, settings)
+    assert said != ""
+    assert "\n" not in (said or "")
+
+
+@given(st.text(max_size=60))
+def test_any_file_is_read_or_refused_in_one_line(text: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "settings.toml"
+        path.write_text(text, "utf-8")
+        said = refusal(read_toml, path)
+        assert said is None or "not valid TOML" in said
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"memmories": 3}, "unknown setting memmories; did you mean memories"),
+        ({"quux": 3}, "unknown setting quux; allowed: data"),
+        ({"memories": -3}, "memories must be greater than or equal to 1, not -3"),
+        ({"items": 0}, "items must be"),
+        ({"vertex": 0}, "vertex must be greater than 0, not 0"),
+        ({"vertex": -2.0}, "vertex must be greater than 0"),
+        ({"vertex": float("nan")}, "vertex must be a finite number"),
+        ({"learning_rate": float("inf")}, "learning_rate must be a finite number"),
+        ({"tasks": "five"}, "tasks must be a valid whole number, not 'five'"),
+        ({"tasks": 2.5}, "tasks must be a valid whole number"),
+        ({"task_id": 1}, "task_id must be a valid boolean"),
+        ({"seed": -1}, "seed must be"),
+        ({"stream": "shuffled"}, "stream must be 'permuted', 'rotated', 'split' or 'states'"),
+        ({"method": "ewx"}, "method must be one of vanilla, .*did you mean ewc"),
+        ({"method": "nowhere.at_all:Thing"}, "cannot import nowhere"),
+        ({"method": "json:Thing"}, "json has no Thing"),
+        ({"method": "json:dumps"}, "must be a class with start"),
+        ({"method": "json:JSONDecoder"}, "lacks start, rehearse, steer"),
+        (
+            {"method": "ewc", "settings": {"fischer": "item"}},
+            "unknown setting settings.fischer of ewc; allowed: merge",
+        ),
+        ({"method": "ewc", "settings": {"fisher": "whole"}}, "fisher must be item or batch"),
+        ({"method": "ewc", "settings": {"batch": "many"}}, "batch must be a valid whole number"),
+        ({"method": "ewc", "settings": {"strength": 1.0}}, "settings.strength must be given as strength"),
+        ({"method": "ewc", "settings": {"batch": {1}}}, "settings must be numbers"),
+        ({"method": "rehearsal", "strength": 1.5}, "proportion must be between 0 and 1"),
+        ({"method": "vanilla", "strength": 1.0}, "strength must be left out for vanilla"),
+        ({"method": "l2", "strength": -1.0}, "strength must be greater than or equal to 0"),
+        ({"data": "../../etc/passwd"}, "data must be mnist, digits, states or the path of an .npz"),
+        ({"stream": "states", "flips": 101}, "flips must be at most size"),
+        ({"autoassociative": True}, "autoassociative must be"),
+        ({"fork": "../elsewhere@1"}, "fork"),
+    ],
+)
+def test_what_is_wrong_and_what_is_allowed(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says) as caught:
+        read(settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_description_is_full() -> None:
+    """A method's defaults are written out, so that another default is another run."""
+    assert read({"method": "rehearsal"}).strength == 0.05
+    assert read({"method": "ewc"}).settings["fisher"] == "item"
+    spelled = read({"method": "ewc", "settings": {"fisher": "item"}, "strength": 1})
+    assert spelled.hash() == read({"method": "ewc"}).hash()
+    assert spelled.hash() != read({"method": "ewc", "settings": {"fisher": "batch"}}).hash()
+
+
+def test_later_parts_win_and_none_is_nothing() -> None:
+    assert read({"clamp": "none"}).clamp is None
+    assert read({"epochs": 3}, {"epochs": 4}).epochs == 4
+    assert read({"data": "digits"}).items == 1000
+    assert read({"stream": "states"}).autoassociative
+
+
+def test_build_puts_what_differs_on_the_replica_axis() -> None:
+    base = {"data": "digits", "items": 50, "memories": 3, "method": "ewc"}
+    pack = [
+        read(base, {"strength": s, "seed": seed, "learning_rate": 0.1}) for seed in (0, 1) for s in (1.0, 5.0)
+    ]
+    built = build(pack, "cpu", "reference")
+    assert built.method.strength == (1.0, 5.0, 1.0, 5.0)  # type: ignore[attr-defined]
+    assert built.optimiser.learning_rate == 0.1
+    assert built.theta.shape == (4, 3, 79)
+    assert torch.equal(built.theta[0], built.theta[1])
+    assert not torch.equal(built.theta[0], built.theta[2])
+    assert built.stream[0].train.probe.shape[0] == 2  # one row a seed
+    with pytest.raises(ValueError, match="may differ only in"):
+        build([pack[0], pack[1].but(vertex=5.0)])
+
+
+OWN = """
+from dataclasses import dataclass
+from typing import ClassVar
+from engramma.methods import Method
+
+@dataclass(frozen=True)
+class Damp(Method):
+    strength_name: ClassVar[str] = "factor"
+    factor: float | tuple[float, ...] = 0.5
+    kind: str = "plain"
+
+class Loose:
+    def start(self, theta): return None
+    def rehearse(self, state, now): return None
+    def steer(self, state, now, theta, grad): return grad
+    def observe(self, state, now, grad, step, move): return state
+    def consolidate(self, state, now, theta): return state
+    def report(self, state): return {}
+"""
+
+
+def test_a_method_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_method.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    mine = read({"data": "digits", "items": 50, "method": "own_method:Damp", "strength": 0.25})
+    assert mine.settings == {"kind": "plain"}
+    method = build([mine]).method
+    assert isinstance(method, Method)
+    assert method.factor == 0.25  # type: ignore[attr-defined]
+    loose = read({"data": "digits", "items": 50, "method": "own_method:Loose"})
+    assert build([loose]).method.report(None) == {}
+    with pytest.raises(ValueError, match="does not take these settings"):
+        build([loose.but(settings={"speed": 3})])
+    sys.modules.pop("own_method", None)
+
+
+def test_descriptions_are_read_without_pytorch() -> None:
+    code = "import sys, engramma.experiment; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,0 +1,503 @@
+"""Figures show what is in the records, whole and legible, and leave matplotlib as it was."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from stand_in import StandIn, record
+
+from engramma import figures, paper, trials
+from engramma.figures import energy, memories, style
+from engramma.replicas import Replicas
+from engramma.streams import ClassStream
+
+VERTICES = (2.0, 5.0, 10.0, 20.0)
+
+
+def legible(figure: Figure) -> None:
+    """Nothing cut off, no empty panel, finite limits, every panel with a title or labels, the right width."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    box = figure.get_tightbbox(canvas.get_renderer())
+    wide, high = figure.get_size_inches()
+    assert wide in (style.COLUMN, style.FULL)
+    assert box.x0 >= -0.01, "cut off on the left"
+    assert box.y0 >= -0.01, "cut off below"
+    assert box.x1 <= wide + 0.01, "cut off on the right"
+    assert box.y1 <= high + 0.01, "cut off above"
+    for axes in figure.axes:
+        assert axes.has_data() or axes.texts, "an empty panel"
+        assert np.isfinite([*axes.get_xlim(), *axes.get_ylim()]).all()
+        for text in [*axes.get_xticklabels(), *axes.get_yticklabels(), axes.title, axes.xaxis.label]:
+            assert not text.get_text() or text.get_fontsize() >= 5
+    assert any(axes.get_ylabel() or axes.get_yticklabels() for axes in figure.axes)
+
+
+def lambda_search(count: int = 40, methods=("l2", "ewc", "mas", "si")) -> list[StandIn]:
+    draw = np.random.default_rng(0)
+    made = []
+    for method in methods:
+        for vertex in VERTICES:
+            peak = paper.chosen_lambda(method, vertex)
+            for x in peak * 10 ** draw.uniform(-3, 3, count):
+                value = 0.3 + 0.4 * np.exp(-(np.log10(x / peak) ** 2)) + draw.normal(0, 0.02)
+                made.append(record(value, method=method, vertex=vertex, strength=float(x), items=2000))
+    return made
+
+
+def proportion_search(vertices=VERTICES) -> list[StandIn]:
+    draw = np.random.default_rng(0)
+    return [
+        record(0.4 + 0.3 * p**0.3 + draw.normal(0, 0.02), method=method, vertex=v, strength=p, seed=seed)
+        for method in ("rehearsal", "pseudorehearsal")
+        for v in vertices
+        for p in (0.0, 0.25, 0.5, 1.0)
+        for seed in range(3)
+    ]
+
+
+def grid(vertices=VERTICES, **one: dict) -> list[StandIn]:
+    return [
+        record(0.2 + rate + temperature / 4, vertex=v, learning_rate=rate, initial_temperature=temperature,
+               final_temperature=temperature, **one)
+        for v in vertices
+        for rate in (0.02, 0.08, 0.2)
+        for temperature in (0.75, 0.95, 1.2)
+    ]  # fmt: skip
+
+
+def curved(**settings) -> list[StandIn]:
+    return [
+        record(0.4 + 0.01 * seed, vertex=v, seed=seed, epochs=20, **settings)
+        for v in VERTICES
+        for seed in range(3)
+    ]
+
+
+def states(vertices=(2.0, 5.0)) -> list[StandIn]:
+    tables = [np.array([[1.0, 0.0], [0.1 * s, 0.9]]) for s in range(4)]
+    return [
+        StandIn({**record().description, "tasks": 2, "vertex": v, "seed": s}, {"recalled": t, "stable": t})
+        for v in vertices
+        for s, t in enumerate(tables)
+    ]
+
+
+# Responses
+
+
+def test_a_lambda_search_has_points_window_and_log_axis():
+    records = lambda_search()
+    figure = figures.response(records)
+    legible(figure)
+    assert [axes.get_title() for axes in figure.axes] == ["L2", "EWC", "MAS", "SI"]
+    for axes, method in zip(figure.axes, ("l2", "ewc", "mas", "si"), strict=True):
+        assert axes.get_xscale() == "log"
+        assert axes.get_xlabel() == r"$\lambda$"
+        points, curves = axes.lines[0::2], axes.lines[1::2]
+        assert len(points) == len(curves) == 4
+        assert sum(isinstance(c, PolyCollection) for c in axes.collections) == 4
+        mine = [r for r in records if r.description["method"] == method and r.description["vertex"] == 2.0]
+        assert sorted(points[0].get_xdata()) == sorted(r.description["strength"] for r in mine)
+        want = trials.response(mine)
+        np.testing.assert_allclose(curves[0].get_ydata(), want.mean)
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == [f"$n={v:g}$" for v in VERTICES]
+
+
+def test_a_hundred_trials_are_averaged_by_twenty():
+    figure = figures.response(lambda_search(100, ("mas",)))
+    assert len(figure.axes[0].lines[1].get_xdata()) == 81
+    assert not figure.axes[0].texts  # a smaller window would be noted
+
+
+def test_a_grid_of_a_hundred_trials_is_windowed_too_and_a_small_one_is_not():
+    def tried(seeds: int) -> Figure:
+        return figures.response(
+            [record(0.5, method="mas", strength=10.0**k, seed=s) for k in range(20) for s in range(seeds)]
+        )
+
+    assert len(tried(5).axes[0].lines[1].get_xdata()) == 81
+    assert len(tried(1).axes[0].lines[1].get_xdata()) == 17  # each alone: a window of 4
+    small = [record(0.5, method="mas", strength=10.0**k, seed=s) for k in range(9) for s in range(2)]
+    assert len(figures.response(small).axes[0].lines[1].get_xdata()) == 9
+
+
+def test_a_smaller_window_is_noted():
+    figure = figures.response(lambda_search(40, ("mas",)))
+    assert [t.get_text() for t in figure.axes[0].texts] == ["window of 8"]
+
+
+def test_proportions_have_mean_and_sd_at_each():
+    records = proportion_search()
+    figure = figures.response(records)
+    legible(figure)
+    axes = figure.axes[1]
+    assert axes.get_title() == "Pseudorehearsal"
+    assert axes.get_xscale() == "linear"
+    assert len(axes.lines) == 4
+    mine = [
+        r for r in records if (r.description["method"], r.description["vertex"]) == ("pseudorehearsal", 5.0)
+    ]
+    want = [
+        np.mean([trials.value(r) for r in mine if r.description["strength"] == p]) for p in (0, 0.25, 0.5, 1)
+    ]
+    np.testing.assert_allclose(axes.lines[1].get_ydata(), want)
+    upper = axes.collections[1].get_paths()[0].vertices[:, 1].max()
+    sds = [
+        np.std([trials.value(r) for r in mine if r.description["strength"] == p], ddof=1)
+        for p in (0, 0.25, 0.5, 1)
+    ]
+    assert upper == pytest.approx(max(np.array(want) + sds))
+
+
+def test_other_vertices_get_other_colours_and_one_panel_is_a_column_wide():
+    few = [r for r in proportion_search((2.0, 3.0, 4.0, 5.0)) if r.description["method"] == "rehearsal"]
+    figure = figures.response(few)
+    legible(figure)
+    assert figure.get_figwidth() == style.COLUMN
+    assert len({line.get_color() for line in figure.axes[0].lines}) == 4
+    assert style.vertex_colours([2, 3]) == {2.0: 0, 3.0: 1}
+    assert style.vertex_colours([20, 2, 3])[20.0] == 3
+
+
+def test_diverged_trials_are_marked_on_the_axis():
+    records = [*lambda_search(40, ("mas",)), record(diverged=True, method="mas", strength=1e5)]
+    axes = figures.response(records).axes[0]
+    marks = [line for line in axes.lines if line.get_label() == "diverged"]
+    assert len(marks) == 1
+    assert list(marks[0].get_xdata()) == [1e5]
+
+
+def test_no_strength_nothing_to_draw():
+    with pytest.raises(ValueError, match="no records with a strength"):
+        figures.response([record()])
+
+
+# Heat maps
+
+
+def framed(axes) -> tuple[float, float]:
+    (frame,) = axes.patches
+    return frame.get_x() + 0.5, frame.get_y() + 0.5
+
+
+def test_a_heat_map_shows_the_means_and_marks_the_best_cell():
+    records = grid()
+    figure = figures.heat_map(records, measure="average")
+    legible(figure)
+    panels = figure.axes[:4]
+    assert [a.get_title() for a in panels] == [f"$n={v:g}$" for v in VERTICES]
+    shown = panels[0].images[0].get_array()
+    for (i, j), value in np.ndenumerate(shown):
+        rate, temperature = (0.02, 0.08, 0.2)[i], (0.75, 0.95, 1.2)[j]
+        assert value == pytest.approx(0.2 + rate + temperature / 4)
+    for axes in panels:
+        assert framed(axes) == (2, 2)
+    assert figure.axes[4].get_ylabel() == "average accuracy"
+
+
+def test_the_chosen_cell_may_be_given_and_must_exist():
+    axes = figures.heat_map(grid(), chosen=(0.75, 0.08)).axes[0]
+    assert framed(axes) == (0, 1)
+    with pytest.raises(ValueError, match="chosen must be a cell"):
+        figures.heat_map(grid(), chosen=(0.5, 0.08))
+
+
+def test_a_diverged_cell_is_named_and_never_chosen():
+    records = grid((2.0,))[:-1]
+    records.append(record(diverged=True, **{k: v for k, v in grid((2.0,))[-1].description.items()}))
+    figure = figures.heat_map(records)
+    legible(figure)
+    assert "div." in [t.get_text() for t in figure.axes[0].texts]
+    assert framed(figure.axes[0]) != (2, 2)
+    assert "none" in [t.get_text() for t in figures.heat_map(records[:-1]).axes[0].texts]
+
+
+def test_a_cell_that_diverged_at_one_vertex_is_chosen_for_none():
+    records = [
+        record(0.3 if rate < 0.2 else 0.9, diverged=(v, rate) == (20.0, 0.2), vertex=v, learning_rate=rate)
+        for v in VERTICES
+        for rate in (0.08, 0.2)
+    ]
+    figure = figures.heat_map(records, measure="average")
+    assert {framed(axes) for axes in figure.axes[:4]} == {(0, 0)}
+
+
+# Task curves and recall
+
+
+def test_task_curves_have_a_line_a_task_and_boundaries():
+    records = curved()
+    figure = figures.task_curves(records)
+    legible(figure)
+    assert len(figure.axes) == 4
+    assert figure.get_suptitle() == "Vanilla"
+    for axes, vertex in zip(figure.axes, VERTICES, strict=True):
+        assert axes.get_title() == f"$n={vertex:g}$"
+        curves = [line for line in axes.lines if not line.get_label().startswith("_")]
+        assert [c.get_label() for c in curves] == [f"task {k}" for k in range(1, 6)]
+        ends = [line.get_xdata()[0] for line in axes.lines if line.get_linestyle() == ":"]
+        assert ends == [20, 40, 60, 80]
+        mine = np.stack([r.curves["accuracy"] for r in records if r.description["vertex"] == vertex])
+        np.testing.assert_allclose(curves[2].get_ydata(), mine.mean(0)[:, 2])
+        top = axes.collections[2].get_paths()[0].vertices[:, 1].max()
+        assert top == pytest.approx((mine.mean(0) + mine.std(0, ddof=1))[:, 2].max())
+
+
+def test_task_curves_count_the_diverged():
+    records = [
+        *curved(),
+        record(diverged=True, vertex=2.0, epochs=20, seed=9),
+        record(diverged=True, vertex=30.0),
+    ]
+    figure = figures.task_curves(records)
+    legible(figure)
+    notes = [[t.get_text() for t in axes.texts] for axes in figure.axes]
+    assert [axes.get_xlabel() for axes in figure.axes] == ["", "", "", "epoch", "epoch"]
+    assert notes == [["1 of 4 runs diverged"], [], [], [], ["1 of 1 runs diverged"]]
+
+
+def test_recall_bars_are_the_means_over_seeds():
+    figure = figures.lost_attractors(states())
+    legible(figure)
+    axes = figure.axes[0]
+    heights = [bar.get_height() for bar in axes.patches]
+    np.testing.assert_allclose(heights, [1.0, 0.15, 0.0, 0.9])
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["after task 1", "after task 2"]
+    both = [*states(), *(StandIn({**r.description, "method": "rehearsal"}, r.scores) for r in states())]
+    titles = [axes.get_title() for axes in figures.lost_attractors(both).axes]
+    assert titles == ["Vanilla, $n=2$", "Vanilla, $n=5$", "Rehearsal, $n=2$", "Rehearsal, $n=5$"]
+    with pytest.raises(ValueError, match="stream of states"):
+        figures.lost_attractors([record()])
+
+
+# Bars
+
+
+def test_bars_stand_beside_the_papers():
+    draw = np.random.default_rng(0)
+    records = [
+        record(paper.printed(row, v).mean + draw.normal(0, 0.02), method=row.method, vertex=v, seed=seed,
+               strength=row.proportion or paper.chosen_lambda(row.method, v))
+        for row in paper.rows() for v in paper.vertices() for seed in range(3)
+    ]  # fmt: skip
+    figure = figures.table2_bars(records)
+    legible(figure)
+    assert len(figure.axes) == 4
+    for axes, vertex in zip(figure.axes, paper.vertices(), strict=True):
+        ours, theirs = axes.patches[:13], axes.patches[13:]
+        want = [paper.printed(row, vertex).mean for row in paper.rows()]
+        np.testing.assert_allclose([bar.get_width() for bar in theirs], want)
+        assert ours[0].get_y() > theirs[0].get_y() > ours[1].get_y()  # ours above the paper's, row by row
+    vanilla = [
+        trials.value(r)
+        for r in records
+        if r.description["method"] == "vanilla" and r.description["vertex"] == 5
+    ]
+    assert figure.axes[1].patches[0].get_width() == pytest.approx(np.mean(vanilla))
+
+
+def test_bars_leave_out_vertices_without_runs_and_name_missing_rows():
+    figure = figures.table2_bars([record(0.4, vertex=10), record(diverged=True, vertex=10, seed=1)])
+    legible(figure)
+    assert [axes.get_title() for axes in figure.axes] == ["$n=10$"]
+    notes = [t.get_text() for t in figure.axes[0].texts]
+    assert notes == ["1 diverged"] + ["missing"] * 12
+
+
+# Memories
+
+
+DIGITS = {"data": "digits", "items": 200, "memories": 100, "tasks": 2, "epochs": 3, "seed": 3}
+
+
+def stream_of(run: StandIn) -> ClassStream:
+    from engramma.datasets import digits
+
+    return ClassStream(digits(), Replicas((run.description["seed"],)), tasks=2, items=200)
+
+
+def with_memories(vertex: float = 10.0) -> StandIn:
+    """Memories that are the items themselves: 4 of every class and task, so it is known what they show."""
+    run = record(0.5, vertex=vertex, **DIGITS)
+    stream = stream_of(run)
+    rows = []
+    for task in range(2):
+        train = stream[task].train
+        truth = train.target[0].argmax(-1)
+        for c in range(10):
+            some = train.probe[0, truth == c][:4].double()
+            some[:, stream.pixels + 2 :] = -1
+            some[:, stream.pixels + 2 + c] = 1
+            rows.append(some)
+    kept = torch.cat(rows).numpy()
+    return StandIn(run.description, run.scores, run.curves, kept=np.stack([kept, kept]))
+
+
+def test_unpermuted_items_are_the_pictures_of_the_data_set():
+    run = record(0.5, **DIGITS)
+    stream = stream_of(run)
+    data = stream.dataset
+    for task in range(2):
+        view = stream.view(3, task)
+        shown = stream.test(task).probe[0].double().numpy()
+        want = np.where(data.x[view.test] > data.threshold, 1.0, -1.0).reshape(-1, 8, 8)
+        np.testing.assert_array_equal(memories.unpermuted(shown, view.permutation, (8, 8)), want)
+
+
+def test_speakers_of_memorised_items_are_of_their_task_and_class():
+    run = memories.trained(with_memories())
+    chosen = memories.speakers(run)
+    assert chosen.shape == (2, 10)
+    # Memory i is of task i // 40 and class i // 4 % 10; within noise nearly all should be found.
+    right = [(m // 40, m // 4 % 10) == (t, c) for (t, c), m in np.ndenumerate(chosen)]
+    assert np.mean(right) >= 0.8
+
+
+def test_a_mosaic_keeps_every_tile():
+    tiles = np.arange(2 * 3 * 4 * 5, dtype=float).reshape(2, 3, 4, 5)
+    picture = memories.mosaic(tiles, 1)
+    assert picture.shape == (2 * 5 - 1, 3 * 6 - 1)
+    np.testing.assert_array_equal(picture[5:9, 6:11], tiles[1, 1])
+    assert np.isnan(picture[4]).all()
+    assert np.isnan(picture[:, 5]).all()
+
+
+def test_memory_images_one_mosaic_a_vertex():
+    figure = figures.memory_images([with_memories(5.0), with_memories(20.0)])
+    legible(figure)
+    assert [axes.get_title() for axes in figure.axes[:2]] == ["$n=5$", "$n=20$"]
+    axes = figure.axes[0]
+    assert axes.images[0].get_array().shape == (2 * 9 - 1, 10 * 9 - 1)
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["task 1", "task 2"]
+    assert [t.get_text() for t in axes.get_xticklabels()] == [str(c) for c in range(10)]
+
+
+def test_pseudo_items_are_states_at_rest_shared_out_among_tasks():
+    rows = memories._relaxed_rows(memories.trained(with_memories(20.0)), 64, 10, 10)
+    assert {label.split("\n")[0] for label in rows} <= {"task 1", "task 2", "unclear"}
+    for images, classes in rows.values():
+        assert set(np.unique(images)) <= {-1.0, 1.0}
+        assert len(images) == len(classes) <= 10
+    figure = figures.pseudo_items([with_memories(20.0), with_memories(10.0)], probes=64)
+    legible(figure)
+    assert len(figure.axes) == 2
+
+
+def test_energy_never_rises_one_neuron_after_the_other():
+    run = memories.trained(with_memories(5.0))
+    for start in energy.starts(run, 6, 0.1).values():
+        found = energy.along(run, start, 3, "asynchronous")
+        assert found.shape == (4, 6)
+        assert (np.diff(found, axis=0) <= 1e-9).all()
+        state = start.expand(1, -1, -1)
+        np.testing.assert_allclose(found[0], run.network.energy(run.theta, state)[0])
+        # Random memories: there the two orders go different ways.
+        wild = run._replace(theta=torch.as_tensor(np.random.default_rng(0).normal(size=run.theta.shape)))
+        ends = []
+        for order in ("synchronous", "asynchronous"):
+            rest = wild.network.relax(wild.theta, state, 3, order=order).state
+            ends.append(energy.along(wild, start, 3, order)[-1])
+            np.testing.assert_allclose(ends[-1], wild.network.energy(wild.theta, rest)[0])
+        assert not np.allclose(*ends)
+    figure = figures.energy_curves([with_memories(5.0), with_memories(10.0)], count=4, steps=3)
+    legible(figure)
+    assert len(figure.axes[0].lines) == 6 + 2
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == [
+        "random states", "items of task 1", "items of task 2", "all neurons at once", "one after the other",
+    ]  # fmt: skip
+
+
+def test_records_without_memories_say_what_to_do():
+    for make in (figures.memory_images, figures.pseudo_items, figures.energy_curves):
+        with pytest.raises(ValueError, match="--keep-memories"):
+            make([record(0.5, **DIGITS)])
+
+
+def test_memories_of_several_methods_are_not_mixed():
+    one = with_memories(5.0)
+    other = StandIn({**one.description, "method": "gem", "strength": 0.5}, one.scores, kept=one.kept)
+    with pytest.raises(ValueError, match=r"one method at a time, not of Vanilla, GEM 0\.5"):
+        figures.memory_images([one, other])
+    assert figures.memory_images([other]).get_suptitle() == "GEM 0.5"
+
+
+# Drawing into a folder
+
+
+def test_draw_writes_pdf_and_png_for_every_kind(tmp_path):
+    kept = [with_memories(5.0)]
+    given = {
+        "response": lambda_search(12, ("mas",)),
+        "grid": grid(),
+        "grid_average": grid(),
+        "tasks": curved(),
+        "bars": [record()],
+        "memories": kept,
+        "pseudo_items": kept,
+        "energy": kept,
+        "attractors": states(),
+    }
+    assert set(given) == set(figures.KINDS)
+    for kind, records in given.items():
+        made = figures.draw(kind, records, tmp_path / kind)
+        assert [p.suffix for p in made] == [".pdf", ".png"]
+        assert made[0].read_bytes().startswith(b"%PDF")
+        assert made[1].read_bytes().startswith(b"\x89PNG")
+        assert sorted(p.name for p in (tmp_path / kind).iterdir()) == sorted(p.name for p in made)
+
+
+def test_task_curves_come_one_figure_a_row(tmp_path):
+    records = [*curved(), *curved(method="gem", strength=0.5), *curved(method="mas", strength=3.0)]
+    made = figures.draw("tasks", records, tmp_path, formats=("png",))
+    assert [p.name for p in made] == ["tasks-vanilla.png", "tasks-gem-0.5.png", "tasks-mas.png"]
+
+
+def test_draw_refuses_what_it_cannot_draw(tmp_path):
+    with pytest.raises(ValueError, match=r"figure must be one of response, .* not 'pie'"):
+        figures.draw("pie", [record()], tmp_path)
+    with pytest.raises(ValueError, match="no records to draw tasks from"):
+        figures.draw("tasks", [], tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_same_records_give_the_same_bytes(tmp_path):
+    first, second = (figures.draw("bars", [record()], tmp_path / name) for name in ("a", "b"))
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_failed_save_leaves_nothing(tmp_path, monkeypatch):
+    figure = figures.table2_bars([record()])
+
+    def fails(*_, **__):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(Figure, "savefig", fails)
+    with pytest.raises(OSError, match="disk full"):
+        style.save(figure, tmp_path, "x")
+    assert not list(tmp_path.iterdir())
+
+
+def test_matplotlib_is_left_as_it_was(tmp_path):
+    with matplotlib.rc_context({"font.size": 23, "axes.grid": False}):
+        before = dict(matplotlib.rcParams)
+        figures.draw("bars", [record()], tmp_path)
+        assert dict(matplotlib.rcParams) == before
+    # Whatever the user's settings are, the figure is the same.
+    with matplotlib.rc_context({"font.size": 23, "xtick.direction": "in", "hatch.color": "red"}):
+        other = figures.draw("bars", [record()], tmp_path / "b", formats=("png",))[0]
+    assert other.read_bytes() == (tmp_path / "bars.png").read_bytes()
+
+
+def test_pyplot_is_never_imported():
+    code = "import sys, engramma.figures; sys.exit('matplotlib.pyplot' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=120, check=False).returncode == 0

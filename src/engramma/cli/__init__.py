@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from engramma.cli import info, interrupt, report, reproduce, runs, train
+from engramma.cli import info, interrupt, report, reproduce, runs, train, tune
 
 
 class OneLine(TyperGroup):
@@ -86,6 +86,7 @@ app.command()(train.run)
 app.command()(reproduce.reproduce)
 app.command()(reproduce.demo)
 app.command()(report.report)
+app.command()(tune.tune)
 app.command()(train.fork)
 app.add_typer(runs.app, name="runs")
 app.command()(info.info)

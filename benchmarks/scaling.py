@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import matplotlib
 import torch
@@ -32,23 +33,19 @@ def cost(
     stream = [task(i, items(count, dtype, neurons=N, seed=i)) for i in range(tasks)]
     theta, rule = initial(dtype, replicas, memories, N), optimiser()
     started = time.process_time()
-    for moment in train(network(2, neurons=N), stream, method or Vanilla(), _for(rule, epochs), who, theta):  # type: ignore[arg-type]
+    for moment in train(
+        network(2, neurons=N), stream, method or Vanilla(), replace(rule, epochs=epochs), who, theta
+    ):  # type: ignore[arg-type]
         if moment.ends_task and moment.task == tasks - 2:
             started = time.process_time()
     return (time.process_time() - started) / (1 if tasks == 1 else epochs)
 
 
-def _for(rule, epochs: int):
-    from dataclasses import replace
-
-    return replace(rule, epochs=epochs)
-
-
 # what grows, its smallest size, how one run of that size is made
 AXES: dict[str, tuple[int, Callable[[int], float]]] = {
-    "items": (400, lambda size: cost(count=size)),
-    "memories": (16, lambda size: cost(memories=size, count=2000)),
-    "replicas": (1, lambda size: cost(replicas=size, count=800)),
+    "items": (800, lambda size: cost(count=size, memories=128)),
+    "memories": (64, lambda size: cost(memories=size, count=1000)),
+    "replicas": (1, lambda size: cost(replicas=size, count=1600, memories=128)),
     "epochs": (3, lambda size: cost(epochs=size, count=800)),
 }
 PAST = (1, 2, 5, 10, 19)

@@ -81,7 +81,12 @@ def draw(curves: dict[int, list[Point]], neurons: int, output: Path) -> None:
         count = [p.patterns for p in curves[2]]
         classical = Hopfield.capacity(neurons)
         axes.plot(
-            count, [p.close for p in curves[2]], "--", color=COLOURS[2], lw=1, label="n = 2, 5 % wrong allowed"
+            count,
+            [p.close for p in curves[2]],
+            "--",
+            color=COLOURS[2],
+            lw=1,
+            label="n = 2, 5 % wrong allowed",
         )
         axes.axvline(classical, color="0.2", lw=1, ls="-.")
         axes.annotate(
@@ -99,7 +104,7 @@ def draw(curves: dict[int, list[Point]], neurons: int, output: Path) -> None:
         ylim=(-0.03, 1.03),
     )
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="lower left")
+    figure.legend(frameon=False, loc="outside lower center", ncols=5)
     output.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(output, dpi=160)
     plt.close(figure)

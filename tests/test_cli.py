@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +68,8 @@ def command(*arguments: str) -> list[str]:
         ("--seeds 0", "seeds must be how many"),
         ("--seeds 1,x", "seeds must be how many"),
         ("--stream sideways", "stream must be 'permuted'"),
-        ("--dtype float16", "dtype must be 'float64' or 'float32'"),
+        ("--dtype float16", "dtype must be 'float64', 'float32' or 'mixed'"),
+        ("--dtype mixed", "dtype mixed needs a CUDA device"),
         ("--device tpu", "device must be auto, cpu or cuda"),
         ("--kernel magic", "kernel must be auto"),
         ("--data nothing.npz", "nothing.npz: no such file"),
@@ -253,7 +255,8 @@ def test_reproduce_runs_some_cells(here: Path) -> None:
     by_method = {r.description["method"]: r.scores["recalled"] for r in Store(here / "runs")}
     assert by_method["vanilla"][0, 0] == 1  # learned,
     assert by_method["vanilla"][1, 0] < 0.5  # then lost;
-    assert by_method["rehearsal"][1].tolist() == [1, 1]  # together, both are recalled
+    assert by_method["rehearsal"][1, 0] >= 0.75  # and with rehearsal kept
+    assert (here / "results" / "demo" / "lost-attractors.png").is_file()
     assert "0 of 2 different runs" in engramma(line + " --dry-run").stdout
 
 
@@ -279,13 +282,8 @@ def test_table_2_is_the_paper_s() -> None:
     assert {vertex for _, vertex in cells} == {2, 5, 10, 20}
     for run in runs:
         e = run.experiment
-        assert (e.items, e.memories, e.epochs, e.learning_rate, e.initial_temperature) == (
-            10_000,
-            512,
-            500,
-            0.08,
-            0.95,
-        )
+        assert (e.items, e.memories, e.epochs) == (10_000, 512, 500)
+        assert (e.learning_rate, e.initial_temperature, e.final_temperature) == (0.08, 0.95, 0.95)
     strengths = {(r.experiment.method, r.experiment.vertex): r.experiment.strength for r in runs}
     assert strengths["mas", 20] == 0.84
     assert strengths["ewc", 5] == 750
@@ -296,7 +294,20 @@ def test_table_2_is_the_paper_s() -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are POSIX")
 def test_ctrl_c_says_what_was_kept(tmp_path: Path) -> None:
-    settings = ["--data", "digits", "--tasks", "3", "--items", "40", "--memories", "4", "--device", "cpu", "--kernel", "reference"]
+    settings = [
+        "--data",
+        "digits",
+        "--tasks",
+        "3",
+        "--items",
+        "40",
+        "--memories",
+        "4",
+        "--device",
+        "cpu",
+        "--kernel",
+        "reference",
+    ]
     store = tmp_path / "runs"
     process = subprocess.Popen(
         command("run", *settings, "--epochs", "1000000", "--store", str(store)),
@@ -328,6 +339,7 @@ def test_ctrl_c_in_the_middle_of_one_long_operation() -> None:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "busy\n"
+    time.sleep(1)  # it is inside the operation now
     os.kill(process.pid, signal.SIGINT)
     out, said = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -391,7 +391,7 @@ def test_the_page_scores_a_record_as_python_does(look, page_file, records):
 
 def test_names_are_shown_as_text(look, tmp_path, records):
     bunch = digits()
-    x, y = bunch.x.reshape(-1, 8, 8)[:200], np.array([f"{EVIL}{c}" for c in bunch.y[:200]])
+    x, y = bunch.x.reshape(-1, 8, 8)[:200], np.array([f"<b>{EVIL}{c}" for c in bunch.y[:200]])
     np.savez(tmp_path / "own.npz", x=x, y=y)
     run = read({**SMALL, "data": str(tmp_path / "own.npz"), "epochs": 5})
     record = study.run([run], Store(tmp_path / "store"), keep_memories=True).records[0]
@@ -403,8 +403,8 @@ def test_names_are_shown_as_text(look, tmp_path, records):
     assert page.locator("h1").text_content() == f"</title>{EVIL}"
     assert EVIL in page.locator("#heat tbody").text_content()
     page.select_option("#curve-method", EVIL)
-    assert page.locator("#relax-scores th").first.text_content() == f"{EVIL}0"
-    assert f"{EVIL}0" in page.locator("#memory-detail .xtick text").first.text_content()
+    assert page.locator("#relax-scores th").first.text_content() == f"<b>{EVIL}0"
+    assert f"<b>{EVIL}0" in page.locator("#memory-detail .xtick text").first.text_content()
     assert page.locator("body script").count() == 3  # ours: data, plotly, the page's own
 
 

@@ -27,6 +27,8 @@ def capacity(neurons: int, vertex: int) -> float:
     """Random patterns of N neurons that are stored without errors: N^(n-1) / (2 (2n-3)!! ln N)
     (Krotov and Hopfield 2016).
 
+    Examples
+    --------
     >>> round(capacity(100, 2), 1), round(capacity(100, 3), 1)
     (10.9, 361.9)
     """
@@ -43,6 +45,8 @@ class AssociativeMemory:
     are sums of whole numbers raised to the vertex, so float64 compares them exactly far beyond the
     capacity of the network.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> from engramma.associative import AssociativeMemory
     >>> patterns = np.random.default_rng(0).choice([-1, 1], (5, 60))
@@ -65,9 +69,7 @@ class AssociativeMemory:
     ) -> None:
         if isinstance(interaction, str):
             if interaction not in INTERACTIONS:
-                raise ValueError(
-                    f"interaction must be one of {', '.join(INTERACTIONS)}, not {interaction!r}"
-                )
+                raise ValueError(f"interaction must be one of {', '.join(INTERACTIONS)}, not {interaction!r}")
             interaction = INTERACTIONS[interaction](vertex)
         if not temperature > 0:
             raise ValueError(f"temperature must be above 0, not {temperature}")
@@ -77,7 +79,7 @@ class AssociativeMemory:
 
     def store(self, patterns: Tensor | np.ndarray) -> None:
         """Every pattern becomes a memory, beside those there are."""
-        fresh = bipolar(patterns, "patterns").to(self.device, self.dtype)
+        fresh = self._patterns(patterns).to(self.device, self.dtype)
         if self.memories is not None:
             fresh = torch.cat([self.memories, fresh])
         self.memories = fresh
@@ -96,7 +98,7 @@ class AssociativeMemory:
         The first call draws `memories` small random ones; later calls go on from what is there, as a
         network that learns task after task does. `settings` are the optimiser's (`engramma.optimiser`).
         """
-        states = bipolar(patterns, "patterns").cpu().numpy()
+        states = self._patterns(patterns).cpu().numpy()
         replicas = Replicas((seed,))
         if self.memories is None:
             drawn = replicas.memories(memories, states.shape[1], device=self.device, dtype=self.dtype)
@@ -113,9 +115,7 @@ class AssociativeMemory:
             theta = moment.theta
         self.memories = theta[0]
 
-    def recall(
-        self, probe: Tensor | np.ndarray, steps: int = 50, order: str = "synchronous"
-    ) -> Relaxed:
+    def recall(self, probe: Tensor | np.ndarray, steps: int = 50, order: str = "synchronous") -> Relaxed:
         """Update all neurons until nothing changes: all at once, or (asynchronous) one after the other,
         which never raises the energy. `state` is shaped like the probe."""
         theta, state, network = self._ask(probe)
@@ -141,6 +141,9 @@ class AssociativeMemory:
     def capacity(neurons: int, vertex: int) -> float:
         """Patterns stored without errors, in theory: see `engramma.associative.capacity`."""
         return capacity(neurons, vertex)
+
+    def _patterns(self, patterns: Tensor | np.ndarray) -> Tensor:
+        return bipolar(patterns, "patterns", None if self.memories is None else self.memories.shape[1])
 
     def _network(self, neurons: int) -> DenseMemory:
         return DenseMemory(

@@ -137,18 +137,27 @@ def select(choices: Sequence[Choice], told: dict[str, Any], path: Path) -> list[
 _PICK = {"method", "vertex"}
 
 
-def check(choices: Sequence[Choice], experiments: Iterable[Experiment], path: Path) -> None:
-    """A lambda chosen on one kind of tasks is not for another."""
+def used(choices: Sequence[Choice], experiments: Iterable[Experiment], path: Path) -> list[str]:
+    """Which choices a study's runs made use of, in words. A value chosen on one kind of tasks is not for
+    another, and a study that has no use for any is not the one that was meant."""
+    places = {}
     for e in experiments:
         for c in choices:
-            theirs = Experiment.model_validate(c.parts())
-            differ = [name for name in ("data", "stream") if getattr(theirs, name) != getattr(e, name)]
-            if differ:
-                was, now = (f"{getattr(x, differ[0])}" for x in (theirs, e))
-                raise ValueError(
-                    f"strengths must be chosen on the study's {differ[0]}, {now}; {path}'s were on {was}"
-                )
-        return
+            mine = (c.vertex == e.vertex and (c.kind == "grid" or c.method == e.method)) and all(
+                getattr(e, name) == value for name, value in c.values.items()
+                if c.kind != "grid" or name != "strength"
+            )  # fmt: skip
+            if not mine:
+                continue
+            for name, was in (("data", c.experiment.get("data", "mnist")),
+                              ("stream", c.experiment.get("stream", "permuted"))):  # fmt: skip
+                if was != (now := getattr(e, name)):
+                    raise ValueError(f"strengths must be chosen on the study's {name}, {now}, not on {was}")
+            values = ", ".join(f"{v:g}" for k, v in c.values.items() if k != "final_temperature")
+            places[c.kind, c.method, c.vertex] = f"{c.method} n = {c.vertex:g}: {values}"
+    if not places:
+        raise ValueError(f"strengths must have a lambda for a row of the study; {path} has none that fits")
+    return list(places.values())
 
 
 def _toml(value: Any) -> str:

@@ -58,7 +58,8 @@ def stored(
 ) -> tuple[float | None, str]:
     """Work a second, from finished runs of the same kind on the same kind of device."""
     kinds = {(e.data, e.items, e.memories, e.dtype) for e in missing}
-    place, arithmetic = torch.device(device).type, kernel_for(device, kernel).name
+    place = torch.device(device).type
+    arithmetic = kernel_for(device, kernel, missing[0].dtype == "mixed").name
     done = spent = 0.0
     count = 0
     for record in store:

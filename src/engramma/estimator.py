@@ -44,6 +44,8 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
     strength : the method's lambda, or the proportion of items it keeps; None for the method's default.
     interaction : "leaky", "rectified" or "polynomial".
     temperature : T; None for one that grows with the number of neurons N, N^(-2/3) at vertex 3.
+    reheat : tasks after the first begin at so many times the temperature and cool down to it. A trained
+        network's scores are far out on tanh, where nothing more is learned; heat brings them back.
     learning_rate, final_rate : the rate in the first and in the last epoch; it falls geometrically.
     momentum, epochs : of the optimiser.
     batch_size : items a step; None for a sixteenth of the task, at most 500.
@@ -77,6 +79,7 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
         strength: float | None = None,
         interaction: str = "leaky",
         temperature: float | None = None,
+        reheat: float = 6.0,
         learning_rate: float = 0.05,
         final_rate: float = 0.001,
         momentum: float = 0.6,
@@ -96,6 +99,7 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
         self.strength = strength
         self.interaction = interaction
         self.temperature = temperature
+        self.reheat = reheat
         self.learning_rate = learning_rate
         self.final_rate = final_rate
         self.momentum = momentum
@@ -135,7 +139,7 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
             learning_rate=self.learning_rate,
             decay=decay,
             momentum=self.momentum,
-            initial_temperature=self._temperature(),
+            initial_temperature=self._temperature() * (self.reheat if self.tasks_ else 1.0),
             final_temperature=self._temperature(),
             epochs=self.epochs,
             kernel=network.kernel,
@@ -176,16 +180,16 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
         x = self._raw(X)
         self._mean = x.mean(0) if self.centre else np.zeros(x.shape[1])
         deviation = np.abs(x - self._mean).max(0)
-        scaled = self.features == "scaled"
-        self._scale = np.where(deviation > 0, deviation, 1.0) if scaled else np.ones(x.shape[1])
+        binary = self.features == "binary"
+        self._scale = np.ones_like(deviation) if binary else np.where(deviation > 0, deviation, 1.0)
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         replicas = Replicas((self._seed,))
         neurons = X.shape[1] + len(self.classes_)
         self.memories_ = replicas.memories(self.memories, neurons, dtype=DTYPES[self.dtype])[0].numpy()
         return replicas
 
-    def _raw(self, X: np.ndarray) -> np.ndarray:
-        return np.where(X > self.threshold, 1.0, -1.0) if self.features == "binary" else X
+    def _raw(self, x: np.ndarray) -> np.ndarray:
+        return np.where(x > self.threshold, 1.0, -1.0) if self.features == "binary" else x
 
     def _probe(self, X: np.ndarray, dtype: torch.dtype, network: DenseMemory) -> Tensor:
         """(1,B,N): features, then class neurons at -1. Beyond what was seen, a feature stays at its end."""
@@ -247,14 +251,14 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
         for name, allowed in names.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
-        for name in ("memories", "epochs", "batch_size"):
-            value = getattr(self, name)
-            if not (value is None and name == "batch_size") and not (value >= 1 and value == int(value)):
-                raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
-        for name in ("learning_rate", "final_rate", "temperature"):
-            value = getattr(self, name)
-            if not (value is None and name == "temperature") and not value > 0:
-                raise ValueError(f"{name} must be above 0, not {value!r}")
+        whole = ("memories", "epochs") if self.batch_size is None else ("memories", "epochs", "batch_size")
+        for name in whole:
+            if not (getattr(self, name) >= 1 and getattr(self, name) == int(getattr(self, name))):
+                raise ValueError(f"{name} must be a whole number of at least 1, not {getattr(self, name)!r}")
+        rates = ("learning_rate", "final_rate", "reheat")
+        for name in rates if self.temperature is None else (*rates, "temperature"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)!r}")
 
 
 class _OneMore:

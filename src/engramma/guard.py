@@ -43,6 +43,8 @@ class Guard:
     is a penalty's lambda or the proportion of items that a projection keeps; None for the default.
     `chunk` items are differentiated at once where a method wants every item's gradient.
 
+    Examples
+    --------
     >>> import torch
     >>> from engramma.guard import Guard
     >>> model = torch.nn.Linear(2, 1)
@@ -91,9 +93,7 @@ class Guard:
     def consolidate(self, x: Tensor, y: Tensor) -> None:
         """Take stock after a task, of its inputs x (B,...) and targets y (B,...), in random order."""
         if len(x) != len(y) or len(x) == 0:
-            raise ValueError(
-                f"x and y must have equally many items, at least one, not {len(x)} and {len(y)}"
-            )
+            raise ValueError(f"x and y must have equally many items, at least one, not {len(x)} and {len(y)}")
         theta = self.flat.theta()
         weight = torch.ones(1, len(x), dtype=theta.dtype, device=theta.device)
         ids = (self.tasks << 32) + torch.arange(len(x), device=theta.device)[None]
@@ -171,7 +171,9 @@ class Flat:
         try:
             return vmap(one, in_dims=(None, 0, 0))(theta, x, y)
         except RuntimeError:  # torch.func cannot follow every module (DenseMemoryLayer's kernels, LSTMs)
-            return torch.stack([self._pull(measure, theta, x[b : b + 1], y[b : b + 1]) for b in range(len(x))])
+            return torch.stack(
+                [self._pull(measure, theta, x[b : b + 1], y[b : b + 1]) for b in range(len(x))]
+            )
 
     def _pull(self, measure: Measure, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """(P,): the gradient of `measure` over a batch."""

@@ -31,6 +31,8 @@ class Hopfield:
     Delta and thermal leave W asymmetric: the energy is then that of its symmetric part, and updates
     need not lower it.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> from engramma.hopfield import Hopfield
     >>> patterns = np.random.default_rng(0).choice([-1, 1], (5, 100))
@@ -71,9 +73,7 @@ class Hopfield:
             if bool(self.is_stable(states).all()):
                 return
 
-    def recall(
-        self, probe: Tensor | np.ndarray, steps: int = 50, order: str = "synchronous"
-    ) -> Relaxed:
+    def recall(self, probe: Tensor | np.ndarray, steps: int = 50, order: str = "synchronous") -> Relaxed:
         """Update all neurons until nothing changes, all at once or (asynchronous) one after the other."""
         if order not in ("synchronous", "asynchronous"):
             raise ValueError(f"order must be synchronous or asynchronous, not {order!r}")

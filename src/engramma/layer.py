@@ -22,6 +22,8 @@ class DenseMemoryLayer(nn.Module):
     `memories` (memories, visible + classes) is the parameter. `temperature` is a buffer of one entry:
     anneal it with `layer.temperature.fill_(...)`. Inputs may be any numbers; the paper's are -1 and +1.
 
+    Examples
+    --------
     >>> import torch
     >>> from engramma.layer import DenseMemoryLayer
     >>> layer = DenseMemoryLayer(visible=64, classes=10, memories=32, vertex=3)

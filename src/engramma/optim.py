@@ -20,6 +20,8 @@ class NormalisedMomentum(torch.optim.Optimizer):
     none. For `DenseMemoryLayer`, `visible=layer.visible` is what the paper does; the rate falls by
     0.999 an epoch with `torch.optim.lr_scheduler.ExponentialLR(optimiser, 0.999)`.
 
+    Examples
+    --------
     >>> import torch
     >>> from engramma.layer import DenseMemoryLayer
     >>> from engramma.optim import NormalisedMomentum

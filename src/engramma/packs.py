@@ -125,8 +125,8 @@ def run_pack(
                 if keep or (now - written >= checkpoint_after and (whole or len(ordered) > 1)):
                     checkpoints.save(store, name, saved)
                     written = now
-                if not keep:
-                    checkpoints.discard(store, name, below=done)
+                    if not keep:
+                        checkpoints.discard(store, name, below=done)
     if watcher:
         watcher.stop()
     kept = _kept(store, name, first) if keep_memories else None

@@ -15,6 +15,7 @@ import torch
 from engramma import checkpoints
 from engramma.claims import Claims
 from engramma.experiment import VARYING, Experiment, build
+from engramma.kernels import kernel_for
 from engramma.packs import run_pack
 from engramma.planning import halves, memory, plan, work
 from engramma.records import Record, Store
@@ -77,7 +78,7 @@ def run(
     watch = watch or Work()
     memories = bool(keep.get("keep_memories"))
     wanted = list(dict.fromkeys(experiments))
-    _check([e for e in wanted if e not in store], data_dir)
+    _check([e for e in wanted if e not in store], device, kernel, data_dir)
     store.open()
     with Claims(store.claims) as claims:
         store.owner = claims.owner
@@ -120,11 +121,15 @@ def run(
     return Outcome([by_name[e.name] for e in experiments], len(ran), len(wanted) - len(missing))
 
 
-def _check(experiments: Sequence[Experiment], data_dir: str | Path | None) -> None:
-    """See that data and settings fit together before anything is written or trained."""
-    apart = (*VARYING, "vertex", "method", "settings", "memories", "epochs")
+def _check(
+    experiments: Sequence[Experiment], device: torch.device | str, kernel: str, data_dir: str | Path | None
+) -> None:
+    """See that data, settings and device fit together before anything is written or trained."""
+    for dtype in {e.dtype for e in experiments}:
+        kernel_for(device, kernel, mixed=dtype == "mixed")
+    apart = (*VARYING, "vertex", "method", "settings", "memories", "epochs", "dtype")
     for e in {e.canonical(*apart): e for e in experiments}.values():
-        build([e], "cpu", "reference", data_dir)
+        build([e.but(dtype="float64")], "cpu", "reference", data_dir)
 
 
 def total_work(e: Experiment) -> float:

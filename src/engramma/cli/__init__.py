@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from engramma.cli import info, interrupt, report, reproduce, runs, train, tune
+from engramma.cli import info, interrupt, report, reproduce, runs, tables, train, tune
 
 
 class OneLine(TyperGroup):
@@ -85,6 +85,7 @@ def engramma(
 app.command()(train.run)
 app.command()(reproduce.reproduce)
 app.command()(reproduce.demo)
+tables.register(app)
 app.command()(report.report)
 app.command()(tune.tune)
 app.command()(train.fork)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from engramma.cli import report, show
+from engramma.cli import report, show, tables
 from engramma.cli.settings import counted, numbers
 from engramma.cli.train import (
+    WHERE,
     DataOption,
     DeviceOption,
     KeepMemories,
@@ -18,8 +19,12 @@ from engramma.cli.train import (
     carry_out,
 )
 
+from engramma.cli.tables import StrengthsOption
+
 if TYPE_CHECKING:
     from engramma.studies import Run, Study
+
+OutOption = Annotated[Path, typer.Option(help="Folder for tables and figures.", rich_help_panel=WHERE)]
 
 
 def reproduce(
@@ -46,6 +51,8 @@ def reproduce(
         Optional[str],  # noqa: UP045
         typer.Option(help="Only these: vanilla,ewc", metavar="NAME,...", show_default="all"),
     ] = None,
+    strengths: StrengthsOption = None,
+    out: OutOption = Path("output"),
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
     kernel: KernelOption = "auto",
@@ -69,50 +76,57 @@ def reproduce(
     some_seeds = counted(seeds) if seeds else None
     some_vertices = numbers(vertices, "vertices") if vertices else None
     some_rows = [row.strip() for row in rows.split(",")] if rows else None
-    runs = [(study, study.runs(scale, some_seeds, some_vertices, some_rows)) for study in chosen]
+    found = tables.choices(strengths)
+    runs = [(study, study.runs(scale, some_seeds, some_vertices, some_rows, found)) for study in chosen]
+    if strengths:
+        tables.say_used(found, [run.experiment for _, part in runs for run in part], strengths)
     if dry_run:
         _dry(runs, scale, store, device, kernel, data_dir)
         return
     for study, part in runs:
         show.out.print(f"[bold]{study.name}[/bold] ({study.paper}): {study.title}", soft_wrap=True)
-        finish(study, part, store, device, kernel=kernel, data_dir=data_dir, keep_memories=keep_memories)
+        options = {"kernel": kernel, "data_dir": data_dir, "keep_memories": keep_memories}
+        finish(study, part, store, device, out / scale, **options)
 
 
-def finish(study: Study, runs: list[Run], store: Path, device: str, **options: Any) -> None:
-    """Run a study and show what it found."""
+def finish(study: Study, runs: list[Run], store: Path, device: str, out: Path, **options: Any) -> None:
+    """Run a study, show what it found, write its tables and figures."""
     outcome = carry_out([run.experiment for run in runs], store, device, **options)
-    score = next(iter(outcome.records[0].scores))
-    show.overview(f"{study.paper}: average {score} after the last task", runs, outcome.records)
-    show.out.print(f"{outcome.ran} runs trained, {outcome.found} found; records in {store}\n", soft_wrap=True)
+    if not study.tables:
+        score = next(iter(outcome.records[0].scores))
+        show.overview(f"{study.paper}: average {score} after the last task", runs, outcome.records)
+    made = tables.present(study, outcome.records, out, options.get("data_dir"))
+    show.out.print(f"{outcome.ran} runs trained, {outcome.found} found; records in {store}", soft_wrap=True)
+    show.out.print(f"{', '.join(path.name for path in made)} in {out}\n", soft_wrap=True)
 
 
 def demo(
+    out: OutOption = Path("output"),
     store: StoreOption = Path("runs"),
-    out: Annotated[Path, typer.Option(help="The report to write.", metavar="FILE")] = Path("report.html"),
     device: DeviceOption = "auto",
     kernel: KernelOption = "auto",
 ) -> None:
     """The paper's comparison on the digits that ship with scikit-learn, in under three minutes.
 
     Nine methods against forgetting at four vertices: five tasks of permuted
-    digits one after another, three seeds each, and a search for one strength. Ends
-    with a report to open in a browser. Nothing is downloaded.
+    digits one after another, three seeds each. Nothing is downloaded.
     """
     from engramma import studies
-    from engramma.records import Store
 
-    study = studies.load("table2")
+    study, out = studies.load("table2"), out / "demo"
     runs = study.runs("demo")
-    finish(study, runs, store, device, kernel=kernel, keep_memories=True)
+    plain = [run.experiment for run in runs if run.row == "vanilla"]
+    show.out.print("[bold]Without a method, every task is forgotten when the next is learned[/bold]")
+    first = carry_out(plain, store, device, kernel=kernel, keep_memories=True)
+    show.results([r for r in first.records if r.description["vertex"] == 2])
+    show.out.print("[bold]The thirteen rows of the paper's Table 2, on digits[/bold]")
+    finish(study, runs, store, device, out, kernel=kernel, keep_memories=True)
     search = studies.load("ewc").runs("demo", seeds=[0], vertices=[2])
     carry_out([run.experiment for run in search], store, device, kernel=kernel)
-    plain = [Store(store).find(r.experiment) for r in runs if r.row == "vanilla" and r.experiment.vertex == 2]
-    show.results([record for record in plain if record is not None])
-    show.out.print(
-        f"All {len(runs) + len(search)} records are in {store} (engramma runs list --store {store}).",
-        soft_wrap=True,
-    )
-    report.write(store, out, networks=12)
+    made = tables.present(studies.load("curves-vanilla"), first.records, out)
+    show.out.print(f"{', '.join(path.name for path in made)} in {out}", soft_wrap=True)
+    report.write(store, out / "report.html", networks=12)
+    show.out.print(f"The records are in {store}: engramma runs list --store {store}", soft_wrap=True)
 
 
 def _list() -> None:
@@ -122,14 +136,16 @@ def _list() -> None:
     from engramma import studies
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for column in ("study", "paper", "what", *studies.SCALES):
-        table.add_column(column, justify="right" if column in studies.SCALES else "left")
+    for column in ("study", "paper", "what", "runs"):
+        table.add_column(column, no_wrap=column != "what")
     for name in studies.names():
         study = studies.load(name)
-        counts = [str(len(study.runs(scale))) for scale in studies.SCALES]
-        table.add_row(name, study.paper, study.title, *counts)
+        counts = "/".join(str(len(study.runs(scale))) for scale in studies.SCALES)
+        table.add_row(name, study.paper, study.title, counts)
     show.out.print(table)
-    show.out.print("The last three columns: runs at each scale. Studies that share runs share their records.")
+    show.out.print(
+        f"Runs at the scales {', '.join(studies.SCALES)}. Studies that share runs share their records."
+    )
 
 
 def _dry(

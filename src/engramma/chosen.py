@@ -1,11 +1,11 @@
 """Chosen values: what searches found best, in a TOML that run, reproduce and table read.
 
-    [[chosen]]
-    method, vertex, kind              of the search: lambda, proportion or grid
-    strength                          or, of a grid, learning_rate and temperature
-    settings                          the method's other settings
-    experiment                        the other settings of the runs it was chosen on
-    search                            how it was chosen; `flat` is the range that does as well
+[[chosen]]
+method, vertex, kind              of the search: lambda, proportion or grid
+strength                          or, of a grid, learning_rate and temperature
+settings                          the method's other settings
+experiment                        the other settings of the runs it was chosen on
+search                            how it was chosen; `flat` is the range that does as well
 """
 
 from __future__ import annotations

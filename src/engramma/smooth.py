@@ -66,9 +66,7 @@ def smooth(strength: np.ndarray, value: np.ndarray, log: bool) -> Response:
     x = 10.0**places if log else places
     # To three digits, which is finer than any search can tell; so also in the file of chosen values.
     chosen, *flat = (float(f"{x[i]:.3g}") for i in (best, low, high))
-    return Response(
-        x, mean, error, width, chosen, float(mean[best]), float(error[best]), (flat[0], flat[1])
-    )
+    return Response(x, mean, error, width, chosen, float(mean[best]), float(error[best]), (flat[0], flat[1]))
 
 
 def _rows(places: np.ndarray, u: np.ndarray, width: float) -> np.ndarray:

@@ -78,7 +78,7 @@ def table1_chosen(choices: Sequence[Choice]) -> Table:
     if not found:
         raise ValueError("strengths must have a lambda to make Table 1 of")
     vertices = sorted({*paper.vertices(), *(vertex for _, vertex in found)})
-    methods = [*paper.reference()["lambda"], *(m for m, _ in found)]
+    methods: list[str] = [*paper.reference()["lambda"], *(m for m, _ in found)]
     lines = []
     for method in dict.fromkeys(methods):
         cells = tuple(_of_choice(found.get((method, v)), method, v) for v in vertices)
@@ -89,8 +89,8 @@ def table1_chosen(choices: Sequence[Choice]) -> Table:
     caption = (
         "The λ at the top of the smoothed response, chosen on other seeds than a table's. Below it the "
         "paper's λ, ours as a multiple of it, and ✓ where the two agree: at the paper's λ our smoothed "
-        f"accuracy is lower by at most max({FLOOR:g}, 2 · its standard error). {agree} of {judged} cells that "
-        f"can be compared agree{_absent(lines)}."
+        f"accuracy is lower by at most max({FLOOR:g}, 2 · its standard error). {agree} of {judged} cells "
+        f"that can be compared agree{_absent(lines)}."
     )
     if unit:
         caption += " Importances were scaled to a mean of 1: such a λ is not on the paper's scale."

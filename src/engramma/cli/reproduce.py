@@ -9,6 +9,7 @@ import typer
 
 from engramma.cli import report, show, tables
 from engramma.cli.settings import counted, numbers
+from engramma.cli.tables import StrengthsOption
 from engramma.cli.train import (
     WHERE,
     DataOption,
@@ -18,8 +19,6 @@ from engramma.cli.train import (
     StoreOption,
     carry_out,
 )
-
-from engramma.cli.tables import StrengthsOption
 
 if TYPE_CHECKING:
     from engramma.studies import Run, Study

@@ -128,8 +128,10 @@ def tune(
                 made.append(_strength(*parts, trials, range_))
     records = Store(store)
     interrupt.keeps(
-        lambda: f"the trials so far are kept in {storage and 'the storage' or store}; "
-        "the same command goes on from there"
+        lambda: (
+            f"the trials so far are kept in {(storage and 'the storage') or store}; "
+            "the same command goes on from there"
+        )
     )
     options: dict[str, Any] = {"device": place, "kernel": kernel, "data_dir": data_dir}
     with show.progress() as work:

@@ -8,13 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from engramma import paper, trials
 from engramma.cells import FLOOR, Cell, LambdaCell, Line, Table
 from engramma.trials import Recorded
+
+if TYPE_CHECKING:
+    from engramma.chosen import Choice
 
 
 def table2(records: Sequence[Recorded], score: str | None = None) -> Table:
@@ -67,6 +70,49 @@ def table1(records: Sequence[Recorded], window: int = 20) -> Table:
         f"{_other_setting(records, ('data', 'stream'))}"
     )
     return replace(made, caption=caption)
+
+
+def table1_chosen(choices: Sequence[Choice]) -> Table:
+    """Table 1 from what `engramma tune` chose, beside the paper's."""
+    found = {(c.method, c.vertex): c for c in choices if c.kind == "lambda"}
+    if not found:
+        raise ValueError("strengths must have a lambda to make Table 1 of")
+    vertices = sorted({*paper.vertices(), *(vertex for _, vertex in found)})
+    methods: list[str] = [*paper.reference()["lambda"], *(m for m, _ in found)]
+    lines = []
+    for method in dict.fromkeys(methods):
+        cells = tuple(_of_choice(found.get((method, v)), method, v) for v in vertices)
+        lines.append(Line(paper.labels().get(method, method), cells))
+    made = Table("table1", "", tuple(f"n={v:g}" for v in vertices), tuple(lines))
+    agree, judged = made.agreeing
+    unit = any(c.settings.get("unit") for c in found.values())
+    caption = (
+        "The λ at the top of the smoothed response, chosen on other seeds than a table's. Below it the "
+        "paper's λ, ours as a multiple of it, and ✓ where the two agree: at the paper's λ our smoothed "
+        f"accuracy is lower by at most max({FLOOR:g}, 2 · its standard error). {agree} of {judged} cells "
+        f"that can be compared agree{_absent(lines)}."
+    )
+    if unit:
+        caption += " Importances were scaled to a mean of 1: such a λ is not on the paper's scale."
+    data = sorted({str(c.experiment.get("data", "mnist")) for c in found.values()})
+    if data != ["mnist"]:
+        caption += f" Searched on {' and '.join(data)}; the paper's runs had data mnist."
+    return replace(made, caption=caption)
+
+
+def _of_choice(found: Choice | None, method: str, vertex: float) -> LambdaCell:
+    printed = paper.chosen_lambda(method, vertex)
+    if found is None or found.strength is None:
+        return LambdaCell(printed=printed)
+    told = found.search
+    return LambdaCell(
+        found.strength,
+        None if found.settings.get("unit") else printed,
+        told.get("mean", math.nan),
+        told.get("mean_at_paper", math.nan),
+        told.get("standard_error", math.nan),
+        told.get("trials", 1),
+    )
 
 
 def scores(

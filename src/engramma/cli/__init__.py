@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from engramma.cli import info, interrupt, report, reproduce, runs, tables, train
+from engramma.cli import info, interrupt, report, reproduce, runs, tables, train, tune
 
 
 class OneLine(TyperGroup):
@@ -87,6 +87,7 @@ app.command()(reproduce.reproduce)
 app.command()(reproduce.demo)
 tables.register(app)
 app.command()(report.report)
+app.command()(tune.tune)
 app.command()(train.fork)
 app.add_typer(runs.app, name="runs")
 app.command()(info.info)

@@ -9,6 +9,7 @@ import typer
 
 from engramma.cli import report, show, tables
 from engramma.cli.settings import counted, numbers
+from engramma.cli.tables import StrengthsOption
 from engramma.cli.train import (
     WHERE,
     DataOption,
@@ -49,6 +50,7 @@ def reproduce(
         Optional[str],  # noqa: UP045
         typer.Option(help="Only these: vanilla,ewc", metavar="NAME,...", show_default="all"),
     ] = None,
+    strengths: StrengthsOption = None,
     out: OutOption = Path("output"),
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
@@ -73,7 +75,10 @@ def reproduce(
     some_seeds = counted(seeds) if seeds else None
     some_vertices = numbers(vertices, "vertices") if vertices else None
     some_rows = [row.strip() for row in rows.split(",")] if rows else None
-    runs = [(study, study.runs(scale, some_seeds, some_vertices, some_rows)) for study in chosen]
+    found = tables.choices(strengths)
+    runs = [(study, study.runs(scale, some_seeds, some_vertices, some_rows, found)) for study in chosen]
+    if strengths:
+        tables.say_used(found, [run.experiment for _, part in runs for run in part], strengths)
     if dry_run:
         _dry(runs, scale, store, device, kernel, data_dir)
         return

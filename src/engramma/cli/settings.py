@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Annotated, Any, Literal, Optional, get_args, get_origin, get_type_hints
 
 import typer
@@ -14,15 +15,19 @@ from engramma.experiment import Experiment
 APART = ("seed", "settings", "autoassociative", "fork")  # options of their own, or none
 
 
-def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that takes **settings an option for every setting."""
+def with_settings(
+    command: Callable[..., None] | None = None, without: Collection[str] = ()
+) -> Callable[..., Any]:
+    """Give a command that takes **settings an option for every setting, `without` some."""
+    if command is None:
+        return partial(with_settings, without=without)
     hints = get_type_hints(command, include_extras=True)
     own = [
         parameter.replace(annotation=hints[name])
         for name, parameter in inspect.signature(command).parameters.items()
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD
     ]
-    options = {k: _option(k, f) for k, f in Experiment.model_fields.items() if k not in APART}
+    options = {k: _option(k, f) for k, f in Experiment.model_fields.items() if k not in (*APART, *without)}
     parameters = [
         inspect.Parameter(k, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
         for k, kind in options.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -12,6 +13,8 @@ from engramma.cli.train import DataOption
 
 if TYPE_CHECKING:
     from engramma.cells import Table
+    from engramma.chosen import Choice
+    from engramma.experiment import Experiment
     from engramma.records import Record
     from engramma.studies import Study
 
@@ -25,12 +28,34 @@ RowsOption = Annotated[
     typer.Option(help="Only these rows of the study: vanilla,ewc", metavar="NAME,...", show_default="all"),
 ]
 
+StrengthsOption = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        help="What engramma tune chose (chosen.toml), in place of the study's lambdas.", metavar="FILE"
+    ),
+]
+
+
+def choices(path: Path | None) -> list[Choice]:
+    """What a file of chosen values says; nothing without one."""
+    from engramma import chosen
+
+    return chosen.load(path) if path is not None else []
+
+
+def say_used(found: list[Choice], experiments: list[Experiment], path: Path) -> None:
+    from engramma import chosen
+
+    for line in chosen.used(found, experiments, path):
+        show.out.print(f"chosen  {line}", soft_wrap=True)
+
 
 def table(
     name: Annotated[str, typer.Argument(metavar="STUDY", help="A study by name; scores: all of the store.")],
     store: FromOption = Path("runs"),
     scale: ScaleOption = "demo",
     rows: RowsOption = None,
+    strengths: StrengthsOption = None,
     form: Annotated[
         str, typer.Option("--format", help=" | ".join(FORMATS), metavar="NAME", show_default="rich")
     ] = "",
@@ -47,7 +72,12 @@ def table(
     from engramma import tables, typeset
 
     form = _format(form, out)
-    made = [make(_records(name, store, scale, rows)) for make in _tables(name, tables.TABLES)]
+    found = choices(strengths)
+    if name == "table1" and strengths is not None:
+        made = [tables.table1_chosen(found)]
+    else:
+        records = _records(name, store, scale, rows, found)
+        made = [make(records) for make in _tables(name, tables.TABLES)]
     for each in made:
         if form == "rich":
             show.out.print(typeset.terminal(each))
@@ -65,6 +95,7 @@ def figure(
     ),
     scale: ScaleOption = "demo",
     rows: RowsOption = None,
+    strengths: StrengthsOption = None,
     kind: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
@@ -88,7 +119,7 @@ def figure(
             raise ValueError(
                 f"study {name} has no figure of its own; --kind must be given, or engramma table used"
             )
-        records = _records(name, store, scale, rows)
+        records = _records(name, store, scale, rows, choices(strengths))
     elif name in figures.KINDS:
         kinds, records = [name], list(_open(store))
     else:
@@ -150,22 +181,24 @@ def _open(store: Path):
     return Store(store)
 
 
-def _records(name: str, store: Path, scale: str, rows: str | None) -> list[Record]:
+def _records(
+    name: str, store: Path, scale: str, rows: str | None, found: Sequence[Choice] = ()
+) -> list[Record]:
     """Those of a study's runs that the store has, in the study's order; or all of the store."""
     from engramma import studies
 
     there = _open(store)
     if name == EVERYTHING:
-        found = list(there)
-        if not found:
+        everything = list(there)
+        if not everything:
             raise ValueError(f"--from must be a folder of records; {store} has none")
-        return found
+        return everything
     only = [row.strip() for row in rows.split(",")] if rows else None
-    runs = studies.load(name).runs(scale, rows=only)
-    found = [record for run in runs if (record := there.find(run.experiment)) is not None]
-    if not found:
+    runs = studies.load(name).runs(scale, rows=only, chosen=found)
+    kept = [record for run in runs if (record := there.find(run.experiment)) is not None]
+    if not kept:
         raise ValueError(
             f"no records of {name} at scale {scale} in {store}: "
             f"engramma reproduce {name} --scale {scale} makes them"
         )
-    return found
+    return kept

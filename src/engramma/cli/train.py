@@ -115,6 +115,7 @@ def run(
     found in the store and not run again; an interrupted run goes on after its
     last finished task.
     """
+    from engramma import chosen
     from engramma.experiment import read, read_toml
 
     if os.getcwd() not in sys.path:
@@ -124,14 +125,17 @@ def run(
     asked_strengths = strengths if strengths is not None else base.pop("strengths", None)
     base = {key: value for key, value in base.items() if key not in ("seeds", "strengths")}
     told = given(settings)
+    bases = [base]
+    if config and "chosen" in base:  # what engramma tune found: one entry for each method and vertex
+        bases = chosen.select(chosen.parse(base, config), told, config)
     if set_:
-        told["settings"] = {**base.get("settings", {}), **pairs(set_)}
+        bases = [{**b, "settings": {**b.get("settings", {}), **pairs(set_)}} for b in bases]
     varied: list[dict[str, Any]] = [{}]
     if asked_strengths is not None:
         varied = [{"strength": s} for s in numbers(asked_strengths, "strengths")]
     if asked_seeds is not None:
         varied = [{**v, "seed": s} for v in varied for s in counted(asked_seeds)]
-    experiments = [read(base, told, v) for v in varied]
+    experiments = [read(b, told, v) for b in bases for v in varied]
     keep = {"keep_memories": keep_memories, "keep_checkpoints": keep_checkpoints, "curve_every": curve_every}
     outcome = carry_out(
         experiments, store, device, watch, tensorboard, kernel=kernel, data_dir=data_dir, **keep

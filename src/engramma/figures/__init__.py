@@ -20,6 +20,7 @@ from engramma.figures.energy import energy_curves
 from engramma.figures.grids import heat_map
 from engramma.figures.memories import memory_images, pseudo_items
 from engramma.figures.responses import response
+from engramma.figures.searches import searches
 from engramma.figures.style import FORMATS, save
 from engramma.figures.tasks import lost_attractors, task_curves
 from engramma.trials import Recorded
@@ -85,6 +86,7 @@ __all__ = [
     "pseudo_items",
     "response",
     "save",
+    "searches",
     "table2_bars",
     "task_curves",
 ]

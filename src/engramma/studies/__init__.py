@@ -17,13 +17,17 @@ from __future__ import annotations
 import functools
 import itertools
 import tomllib
+from collections.abc import Sequence
 from importlib import resources
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from engramma.checks import explain
 from engramma.experiment import Experiment, read
+
+if TYPE_CHECKING:
+    from engramma.chosen import Choice
 
 SCALES = ("demo", "small", "paper")
 
@@ -92,21 +96,29 @@ class Study(BaseModel):
         seeds: list[int] | None = None,
         vertices: list[float] | None = None,
         rows: list[str] | None = None,
+        chosen: Sequence[Choice] = (),
     ) -> list[Run]:
-        """Its experiments; only those of some seeds, vertices and rows, where these are given."""
+        """Its experiments; only those of some seeds, vertices and rows, where these are given. `chosen`:
+        what a search found, in place of a row's own lambda, learning rate and temperature."""
         if scale not in SCALES:
             raise ValueError(f"scale must be one of {', '.join(SCALES)}, not {scale!r}")
         if self.runs_of:
-            parts = [load(name).runs(scale, seeds, vertices) for name in self.runs_of]
+            parts = [load(name).runs(scale, seeds, vertices, chosen=chosen) for name in self.runs_of]
             found = [run for part in parts for run in part if not self.only or run.row in self.only]
         else:
-            found = self._expand(self.scales[scale], seeds, vertices)
+            found = self._expand(self.scales[scale], seeds, vertices, chosen)
         known = list(dict.fromkeys(run.row for run in found))
         if unknown := set(rows or ()) - set(known):
             raise ValueError(f"rows must be some of {', '.join(known)}, not {', '.join(sorted(unknown))}")
         return [run for run in found if not rows or run.row in rows]
 
-    def _expand(self, scale: Scale, seeds: list[int] | None, vertices: list[float] | None) -> list[Run]:
+    def _expand(
+        self,
+        scale: Scale,
+        seeds: list[int] | None,
+        vertices: list[float] | None,
+        chosen: Sequence[Choice],
+    ) -> list[Run]:
         own = scale.vertices or self.vertices
         if unknown := [v for v in vertices or () if v not in own]:
             allowed = ", ".join(f"{v:g}" for v in own)
@@ -116,15 +128,21 @@ class Study(BaseModel):
         runs = []
         for row, vertex in itertools.product(self.rows, vertices or own):
             strengths = _strengths(scale.strengths.get(row.name, row.strengths), vertex)
+            settings, general = row.settings, {}
+            for choice in chosen:
+                if choice.fits(row.method, vertex, strengths):
+                    strengths, settings = [choice.values["strength"]], {**row.settings, **choice.settings}
+                elif choice.kind == "grid" and choice.vertex == vertex:
+                    general = {k: v for k, v in choice.values.items() if k != "strength"}
             grid = {**row.grid, **scale.grid}
             for values in itertools.product(*grid.values()):
                 cell = dict(zip(grid, values, strict=True))
                 if (temperature := cell.pop("temperature", None)) is not None:
                     cell |= {"initial_temperature": temperature, "final_temperature": temperature}
-                method = {"method": row.method, "settings": row.settings, "vertex": vertex}
+                method = {"method": row.method, "settings": settings, "vertex": vertex}
                 for strength, seed in itertools.product(strengths, seeds or range(scale.seeds)):
                     chance = {"strength": strength, "seed": seed}
-                    made = read(self.settings, scale.settings, method, cell, chance)
+                    made = read(self.settings, scale.settings, method, general, cell, chance)
                     runs.append(Run(row.name, made))
         return runs
 

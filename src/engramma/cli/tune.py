@@ -1,0 +1,247 @@
+"""engramma tune: search for a method's strength, or for learning rate and temperature."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from engramma.cli import interrupt, show
+from engramma.cli.settings import counted, given, numbers, pairs, with_settings
+from engramma.cli.train import DataOption, DeviceOption, KernelOption, StoreOption
+
+if TYPE_CHECKING:
+    from engramma.searches import Search
+    from engramma.tune import Found
+
+HOW = "Search"
+
+
+@with_settings(without=("vertex", "strength"))
+def tune(
+    vertices: Annotated[
+        str, typer.Option(help="2,20: a search for each.", metavar="N,...", rich_help_panel=HOW)
+    ] = "2,5,10,20",
+    trials: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="Trials a vertex and method.", metavar="N", min=1, rich_help_panel=HOW,
+                     show_default="100; 11 proportions"),
+    ] = None,
+    seeds: Annotated[
+        str,
+        typer.Option(help="How many a trial, counted from 1000 (tables count from 0), or which: 1000,1001.",
+                     metavar="N", rich_help_panel=HOW),
+    ] = "2",
+    batch: Annotated[
+        int, typer.Option(help="Trials trained at once.", metavar="N", min=1, rich_help_panel=HOW)
+    ] = 10,
+    range_: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--range", help="Strengths to search between: 1,1e6", metavar="LOW,HIGH",
+                     rich_help_panel=HOW, show_default="six decades around the paper's"),
+    ] = None,
+    unit_importance: Annotated[
+        bool,
+        typer.Option("--unit-importance", help="Importances scaled to a mean of 1: one range of lambda fits "
+                     "all penalties and vertices.", rich_help_panel=HOW),
+    ] = False,
+    prune: Annotated[
+        bool,
+        typer.Option("--prune", help="A lambda that has forgotten everything after task 2 makes room for "
+                     "another.", rich_help_panel=HOW),
+    ] = False,
+    grid: Annotated[
+        bool,
+        typer.Option("--grid", help="Search learning rate and temperature instead, for the smallest own-task "
+                     "accuracy.", rich_help_panel=HOW),
+    ] = False,
+    rates: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Learning rates of the grid.", metavar="X,...", rich_help_panel=HOW,
+                     show_default="the paper's"),
+    ] = None,
+    temperatures: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Temperatures of the grid.", metavar="X,...", rich_help_panel=HOW,
+                     show_default="the paper's"),
+    ] = None,
+    scale: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Settings of the paper's search at demo (digits) | small | paper.", metavar="NAME",
+                     rich_help_panel=HOW, show_default="demo; paper with --data mnist"),
+    ] = None,
+    set_: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--set", help="A setting of the method: fisher=batch. Repeat for more.",
+                     metavar="NAME=VALUE", rich_help_panel="Method", show_default=False),
+    ] = None,
+    storage: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Optuna URL.", metavar="URL", rich_help_panel="Where and how",
+                     show_default="tune.db in the store"),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="TOML for the chosen values.", metavar="FILE",
+                           rich_help_panel="Where and how")
+    ] = Path("chosen.toml"),
+    figures: Annotated[
+        Path, typer.Option(help="Folder for the response figure.", metavar="DIR",
+                           rich_help_panel="Where and how")
+    ] = Path("figures"),
+    store: StoreOption = Path("runs"),
+    device: DeviceOption = "auto",
+    kernel: KernelOption = "auto",
+    data_dir: DataOption = None,
+    **settings: Any,
+) -> None:  # fmt: skip
+    """Search for the best strength of a method, at each vertex.
+
+    Lambda: the Tree-structured Parzen Estimator on a log scale. Proportions: one
+    after another. --method ewc,mas searches several. Trials are trained in
+    batches, on seeds of their own; the strength is chosen from the smoothed
+    response. A search that was stopped goes on where it was.
+    """
+    from engramma import chosen, study
+    from engramma import tune as tuning
+    from engramma.records import Store
+
+    told = given(settings)
+    names = [name.strip() for name in str(told.pop("method", "") or "").split(",") if name.strip()]
+    if not names and not grid:
+        raise ValueError("method must be named: one with a strength, or several such as ewc,mas")
+    if set_:
+        told["settings"] = pairs(set_)
+    if unit_importance:
+        told["settings"] = {**told.get("settings", {}), "unit": True}
+    if grid and (trials or range_):
+        raise ValueError("trials and range must be left out of a grid: --rates and --temperatures make it")
+    place = study.device_for(device)
+    searched = _seeds(seeds)
+    made: list[Search] = []
+    for name in names or ["vanilla"]:
+        for vertex in numbers(vertices, "vertices"):
+            parts = (name, vertex, told, scale, searched)
+            if grid:
+                made.append(_grid(*parts, rates, temperatures))
+            else:
+                made.append(_strength(*parts, trials, range_))
+    records = Store(store)
+    interrupt.keeps(
+        lambda: (
+            f"the trials so far are kept in {(storage and 'the storage') or store}; "
+            "the same command goes on from there"
+        )
+    )
+    options: dict[str, Any] = {"device": place, "kernel": kernel, "data_dir": data_dir}
+    with show.progress() as work:
+        found = tuning.tune(made, records, storage, batch, prune, work, **options)
+    for path in _draw(found, records, figures):
+        show.out.print(str(path), soft_wrap=True)
+    _show(found)
+    chosen.write([chosen.choice(each) for each in found], out)
+    show.out.print(
+        f"chosen on seeds {', '.join(map(str, searched))}, not those of a table; written to {out}: "
+        f"engramma reproduce table2 --strengths {out}",
+        soft_wrap=True,
+    )
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    from engramma.searches import FIRST_SEED
+
+    asked = counted(text)
+    return tuple(asked) if "," in text else tuple(FIRST_SEED + seed for seed in asked)
+
+
+def _base(
+    study_name: str, method: str, vertex: float, told: dict[str, Any], scale: str | None
+) -> tuple[Any, str]:
+    """(the experiment to search with, its scale): the study's at the scale, then what was told."""
+    from engramma import studies
+    from engramma.experiment import read
+
+    if scale is None:
+        scale = "paper" if told.get("data", "digits") == "mnist" else "demo"
+    if scale not in studies.SCALES:
+        raise ValueError(f"scale must be one of {', '.join(studies.SCALES)}, not {scale!r}")
+    of = studies.load(study_name)
+    return read(of.settings, of.scales[scale].settings, told, {"method": method, "vertex": vertex}), scale  # type: ignore[index]
+
+
+def _strength(
+    name: str,
+    vertex: float,
+    told: dict[str, Any],
+    scale: str | None,
+    seeds: tuple[int, ...],
+    trials: int | None,
+    span: str | None,
+) -> Search:
+    from engramma import searches
+
+    searches.strength_kind(name)
+    known = name if searches.study_of(name) else "ewc"  # one of one's own: the sizes of the paper's searches
+    base, scale = _base(known, name, vertex, told, scale)
+    ends = numbers(span, "range") if span else None
+    if ends is not None and len(ends) != 2:
+        raise ValueError(f"range must be two numbers such as 1,1e6, not {span!r}")
+    return searches.strength_search(base, scale, seeds, trials, (ends[0], ends[1]) if ends else None)
+
+
+def _grid(
+    name: str,
+    vertex: float,
+    told: dict[str, Any],
+    scale: str | None,
+    seeds: tuple[int, ...],
+    rates: str | None,
+    temperatures: str | None,
+) -> Search:
+    from engramma import searches, studies
+
+    base, scale = _base("general-smallest", name, vertex, told, scale)
+    of = studies.load("general-smallest")
+    default = {**of.rows[0].grid, **of.scales[scale].grid}  # type: ignore[index]
+    return searches.grid_search(
+        base,
+        seeds,
+        numbers(rates, "rates") if rates else default["learning_rate"],
+        numbers(temperatures, "temperatures") if temperatures else default["temperature"],
+    )
+
+
+def _draw(found: list[Found], store: Any, out: Path) -> list[Path]:
+    """The response of every strength; the heat map of every grid."""
+    from engramma import figures
+
+    methods = "-".join(dict.fromkeys(each.search.base.method.rpartition(":")[2] for each in found))
+    if found[0].response is not None:
+        return figures.save(figures.searches(found), out, f"tune-{methods}")
+    runs = [run for each in found for params in each.params for run in each.search.experiments(params)]
+    records = [record for run in runs if (record := store.find(run)) is not None]
+    return figures.draw("grid", records, out, f"tune-grid-{methods}") if records else []
+
+
+def _show(found: list[Found]) -> None:
+    """The chosen values, and how wide the top is."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), title="Chosen", title_justify="left")
+    for column in ("method", "n", "chosen", "accuracy", "flat top", "trials"):
+        table.add_column(column, justify="left" if column == "method" else "right")
+    for each in found:
+        mean, error = each.top
+        base, curve = each.search.base, each.response
+        if curve is not None:
+            chosen = f"{curve.chosen:.3g}"
+            flat = f"{curve.flat[0]:.3g} to {curve.flat[1]:.3g}"
+        else:
+            chosen = "rate {learning_rate:g}, T {temperature:g}".format(**each.best)
+            flat = f"{len(each.flat_cells)} of {len(each.params)} cells"
+        count = f"{len(each.params)}" + (f" (+{each.pruned} pruned)" if each.pruned else "")
+        table.add_row(base.method, f"{base.vertex:g}", chosen, f"{mean:.3f}±{error:.3f}", flat, count)
+    show.out.print(table)
+    told = "smoothed response and its standard error" if found[0].response else "mean and standard error"
+    show.out.print(f"accuracy: {told}; flat top: within that error or 0.01 of it", soft_wrap=True)

@@ -22,7 +22,10 @@ FORMATS = ("rich", "md", "latex", "csv")
 EVERYTHING = "scores"  # the table of whatever a store holds
 
 FromOption = Annotated[Path, typer.Option("--from", help="Folder of records.", metavar="STORE")]
-ScaleOption = Annotated[str, typer.Option(help="demo | small | paper", metavar="NAME")]
+ScaleOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="demo | small | paper", metavar="NAME", show_default="the largest the store has"),
+]
 RowsOption = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(help="Only these rows of the study: vanilla,ewc", metavar="NAME,...", show_default="all"),
@@ -53,7 +56,7 @@ def say_used(found: list[Choice], experiments: list[Experiment], path: Path) -> 
 def table(
     name: Annotated[str, typer.Argument(metavar="STUDY", help="A study by name; scores: all of the store.")],
     store: FromOption = Path("runs"),
-    scale: ScaleOption = "demo",
+    scale: ScaleOption = None,
     rows: RowsOption = None,
     strengths: StrengthsOption = None,
     form: Annotated[
@@ -93,7 +96,7 @@ def figure(
     out: Annotated[Path, typer.Option(help="Folder for the PDF and PNG files.", metavar="DIR")] = Path(
         "figures"
     ),
-    scale: ScaleOption = "demo",
+    scale: ScaleOption = None,
     rows: RowsOption = None,
     strengths: StrengthsOption = None,
     kind: Annotated[

@@ -185,7 +185,7 @@ def _open(store: Path):
 
 
 def _records(
-    name: str, store: Path, scale: str, rows: str | None, found: Sequence[Choice] = ()
+    name: str, store: Path, scale: str | None, rows: str | None, found: Sequence[Choice] = ()
 ) -> list[Record]:
     """Those of a study's runs that the store has, in the study's order; or all of the store."""
     from engramma import studies
@@ -197,11 +197,11 @@ def _records(
             raise ValueError(f"--from must be a folder of records; {store} has none")
         return everything
     only = [row.strip() for row in rows.split(",")] if rows else None
-    runs = studies.load(name).runs(scale, rows=only, chosen=found)
-    kept = [record for run in runs if (record := there.find(run.experiment)) is not None]
-    if not kept:
-        raise ValueError(
-            f"no records of {name} at scale {scale} in {store}: "
-            f"engramma reproduce {name} --scale {scale} makes them"
-        )
-    return kept
+    for size in [scale] if scale else reversed(studies.SCALES):
+        runs = studies.load(name).runs(size, rows=only, chosen=found)
+        if kept := [record for run in runs if (record := there.find(run.experiment)) is not None]:
+            return kept
+    at = f" at scale {scale}" if scale else ""
+    raise ValueError(
+        f"no records of {name}{at} in {store}: engramma reproduce {name} --scale {scale or 'demo'} makes them"
+    )

@@ -178,12 +178,12 @@ def test_the_report_is_a_census(world) -> None:
             rest = transcribed(network, theta, 32, task, 3)[1]
             before = transcribed(network, theta, 32, task, 2)[1]
             for r in range(2):
-                assert report["converged"][task][r] == int((rest[r] == before[r]).all(-1).sum())
-                assert report["distinct"][task][r] == len({tuple(s) for s in rest[r].tolist()})
+                assert report["converged"][r][task] == int((rest[r] == before[r]).all(-1).sum())
+                assert report["distinct"][r][task] == len({tuple(s) for s in rest[r].tolist()})
                 claims = [(s[64:69] > 0).nonzero().flatten().tolist() for s in rest[r]]
                 expected = [sum(c == [t] for c in claims) for t in range(5)]
-                assert report["claims"][task][r] == [*expected, 32 - sum(expected)]
-                assert sum(report["claims"][task][r]) == 32
+                assert report["claims"][r][task] == [*expected, 32 - sum(expected)]
+                assert sum(report["claims"][r][task]) == 32
 
 
 def test_the_report_of_stored_patterns() -> None:
@@ -194,8 +194,8 @@ def test_the_report_of_stored_patterns() -> None:
     method = Pseudorehearsal(50.0)
     now = Now(network, stream[0], 1, 0, REPLICAS)
     report = method.report(method.consolidate(method.start(theta), now, theta))
-    assert report["converged"] == [[50, 50]]
-    assert report["distinct"] == [[2, 2]]
+    assert report["converged"] == [[50], [50]]
+    assert report["distinct"] == [[2], [2]]
 
 
 @pytest.mark.parametrize(

@@ -391,7 +391,7 @@ def test_the_page_scores_a_record_as_python_does(look, page_file, records):
 
 def test_names_are_shown_as_text(look, tmp_path, records):
     bunch = digits()
-    x, y = bunch.x.reshape(-1, 8, 8)[:200], np.array([f"{EVIL}{c}" for c in bunch.y[:200]])
+    x, y = bunch.x.reshape(-1, 8, 8)[:200], np.array([f"<b>{EVIL}{c}" for c in bunch.y[:200]])
     np.savez(tmp_path / "own.npz", x=x, y=y)
     run = read({**SMALL, "data": str(tmp_path / "own.npz"), "epochs": 5})
     record = study.run([run], Store(tmp_path / "store"), keep_memories=True).records[0]
@@ -403,8 +403,8 @@ def test_names_are_shown_as_text(look, tmp_path, records):
     assert page.locator("h1").text_content() == f"</title>{EVIL}"
     assert EVIL in page.locator("#heat tbody").text_content()
     page.select_option("#curve-method", EVIL)
-    assert page.locator("#relax-scores th").first.text_content() == f"{EVIL}0"
-    assert f"{EVIL}0" in page.locator("#memory-detail .xtick text").first.text_content()
+    assert page.locator("#relax-scores th").first.text_content() == f"<b>{EVIL}0"
+    assert f"<b>{EVIL}0" in page.locator("#memory-detail .xtick text").first.text_content()
     assert page.locator("body script").count() == 3  # ours: data, plotly, the page's own
 
 
@@ -447,3 +447,45 @@ def test_everything_is_reached_by_the_keyboard(look, page_file):
         "memory-play",
     }
     assert wanted | {"memory-grid", "relax-draw", "relax-go"} <= reached
+
+
+# On the command line
+
+
+@pytest.fixture
+def call():
+    from typer.testing import CliRunner
+
+    from engramma.cli import app
+
+    return lambda *words: CliRunner().invoke(app, list(map(str, words)))
+
+
+def test_report_command_writes_the_page_and_names_it(call, records, tmp_path):
+    out = tmp_path / "new" / "page.html"
+    done = call(
+        "report", "--from", records[0].folder.parent, "--out", out, "--networks", "1", "--title", EVIL
+    )
+    assert done.exit_code == 0, done.output
+    assert str(out) in done.output.replace("\n", "")
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', out.read_text("utf-8"))
+    assert data is not None
+    found = json.loads(data.group(1))
+    assert (found["title"], found["summary"]["runs"], len(found["portraits"])) == (EVIL, 11, 1)
+
+
+@pytest.mark.parametrize("store", ["missing", "."])
+def test_report_command_says_that_there_are_no_records(call, tmp_path, store):
+    done = call("report", "--from", tmp_path / store, "--out", tmp_path / "page.html")
+    assert done.exit_code == 2
+    assert "from must be a folder of records" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_run_command_watches_and_logs(call, tmp_path):
+    small = "--data digits --tasks 2 --items 60 --memories 5 --epochs 4 --seeds 2 --watch --keep-memories"
+    done = call("run", *small.split(), "--store", tmp_path / "s", "--tensorboard", tmp_path / "board")
+    assert done.exit_code == 0, done.output
+    assert "2 replicas; task 2/2, epoch 4/4" in done.stderr
+    assert len(list((tmp_path / "board").iterdir())) == 2

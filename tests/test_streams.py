@@ -74,6 +74,7 @@ def test_rotation_is_a_rotation() -> None:
     oblong[0, 2, 6] = 1  # two to the right of the middle
     assert rotate(oblong, 90)[0, 0, 4] == pytest.approx(1)  # two above it
     assert np.abs(rotate(images.astype(float), 1e-6) - images).max() < 1e-3
+    np.testing.assert_allclose(rotate(images - 300.0, 30, -300.0), rotate(images.astype(float), 30) - 300)
     grey = rotate(images.astype(float), 30)
     assert grey.min() >= 0
     assert grey.max() <= 255
@@ -228,6 +229,20 @@ def test_own_arrays() -> None:
     assert found.y.tolist() == [1, 0] * 10
     assert found.x.shape == (20, 12)
     assert ClassStream(found, Replicas((0,)), items=20, tasks=2)[1].train.probe.shape == (1, 16, 16)
+
+
+@pytest.mark.parametrize("kind", ["?", "u1", "i1", "<u2", ">u2", "i4", "u8", "f2", "f4", ">f8", "g"])
+@pytest.mark.parametrize("settings", [{}, {"binary": False}, {"kind": "rotated"}], ids=str)
+def test_own_arrays_of_any_number(kind: str, settings: dict) -> None:
+    """Every kind of number, in either byte order, shows the same items."""
+    x, y = np.random.default_rng(0).integers(0, 2, (20, 4, 4)), np.arange(20) % 2
+    shown = [
+        ClassStream(from_arrays(a, y), Replicas((0,)), items=20, tasks=2, angle=90.0, **settings)[
+            1
+        ].train.probe
+        for a in (x.astype(np.float64), x.astype(kind))
+    ]
+    torch.testing.assert_close(*shown)
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,8 @@ def from_arrays(x: np.ndarray, y: np.ndarray, name: str = "own", threshold: floa
         raise DataError(f"{name}: y must have one whole number or text label an item, {len(x)} in all")
     if x.dtype.kind == "f" and not np.isfinite(x).all():
         raise DataError(f"{name}: x must be finite; it has NaN or infinite entries")
+    wide = x.dtype.kind == "f" and x.dtype.itemsize > 8
+    x = x.astype(np.float64 if wide else x.dtype.newbyteorder("="), copy=False)  # what tensors can hold
     labels, codes = np.unique(y, return_inverse=True)
     shape = (x.shape[1], x.shape[2]) if x.ndim == 3 else None
     return Dataset(

@@ -88,7 +88,7 @@ class DenseMemory:
         return self.kernel.product(probe, self.scale * theta)
 
     def scores(self, theta: Tensor, probe: Tensor, neurons: slice | None = None) -> Tensor:
-        """(R,B,K): o of the chosen neurons (by default those that are learned)."""
+        """(R,B,K): o of the chosen neurons (by default those that are learned), which stand at -1 or +1."""
         h, a, u, _ = self._clamped(theta, probe, neurons)
         return self.kernel.scores(h, a, self.interaction, u)
 

@@ -63,7 +63,8 @@ def portrait(
     by default fewer where the network is larger.
     Runs of one seed and one stream share a scene: its "key" says so.
     """
-    experiment = read(dict(record.description))
+    # Looked at in full precision on the CPU, wherever and however it was trained.
+    experiment = read({**record.description, "dtype": "float64"})
     built = build([experiment], kernel="reference", data_dir=data_dir)
     if built.theta.numel() > 100_000:  # now the faster kernels are worth their start
         built = build([experiment], data_dir=data_dir)

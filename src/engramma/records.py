@@ -41,7 +41,7 @@ NAME = re.compile(r"[0-9a-f]{20}")
 
 @dataclass(frozen=True)
 class Record:
-    """What one run found. scores[name][k, j]: task j after task k was learned. NaN after a divergence."""
+    """What one run found. `scores[name][k, j]`: task j after task k was learned. NaN after a divergence."""
 
     description: dict[str, Any]  # the Experiment
     scores: dict[str, np.ndarray]  # each (T,T)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import html
 import json
 import math
-import os
-import tempfile
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from engramma.contents import content
+from engramma.outputs import whole
 from engramma.trials import Recorded
 
 TITLE = "Sequential learning in the Dense Associative Memory"
@@ -42,7 +41,11 @@ def report(
     if out.is_dir():
         raise ValueError(f"out must be the name of a file, not the folder {out}")
     text = page(content(records, title, data_dir, networks, memory_budget), title)
-    _write(out, text)
+    try:
+        with whole(out) as beside:
+            beside.write_text(text, "utf-8")
+    except OSError as error:
+        raise ValueError(f"out {out} cannot be written: {error.strerror or error}") from None
     return out
 
 
@@ -91,20 +94,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def _write(out: Path, text: str) -> None:
-    """Whole or not at all: beside its place first, then renamed into it."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.chmod(name, 0o644)
-            os.replace(name, out)
-        except BaseException:
-            os.unlink(name)
-            raise
-    except OSError as error:
-        raise ValueError(f"out {out} cannot be written: {error.strerror or error}") from None

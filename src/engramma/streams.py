@@ -76,7 +76,8 @@ class ClassStream:
                 most = len(self._candidates(seed, task))
                 if self.items > most:
                     raise DataError(
-                        f"items must be at most {most}, what {self.dataset.name} has for a task, not {self.items}"
+                        f"items must be at most {most}, what {self.dataset.name} has for a task, "
+                        f"not {self.items}"
                     )
         if round(self.items * self.test_share) < 1 or self.items - round(self.items * self.test_share) < 1:
             raise ValueError(f"items must leave at least one to train and one to test on, not {self.items}")
@@ -148,7 +149,8 @@ class ClassStream:
         if view.angle % 360:
             assert self.dataset.shape is not None
             images = grey.cpu().numpy().reshape(-1, *self.dataset.shape)
-            grey = torch.as_tensor(rotate(images, view.angle)).flatten(1).to(self.device)
+            dark = float(self.dataset.x.min())
+            grey = torch.as_tensor(rotate(images, view.angle, dark)).flatten(1).to(self.device)
         grey = grey[:, torch.as_tensor(view.permutation).to(self.device)]
         if self.binary:
             pixels = (grey > self._threshold).to(torch.int8) * 2 - 1
@@ -279,17 +281,17 @@ def partial_permutation(size: int, fraction: float, draw: np.random.Generator) -
     return permutation
 
 
-def rotate(images: np.ndarray, degrees: float) -> np.ndarray:
-    """Images (n,H,W) turned anticlockwise about their middle, bilinear, dark outside."""
+def rotate(images: np.ndarray, degrees: float, dark: float = 0.0) -> np.ndarray:
+    """Images (n,H,W) turned anticlockwise about their middle, bilinear, `dark` outside."""
     if degrees % 360 == 0:
         return images
     turn = np.deg2rad(degrees)
     cos, sin = float(np.cos(turn)), float(np.sin(turn))
-    x = torch.as_tensor(images.astype(np.float64))[:, None]
+    x = torch.as_tensor(images.astype(np.float64))[:, None] - dark
     high, wide = images.shape[1:]
     matrix = torch.tensor([[cos, -sin * high / wide, 0.0], [sin * wide / high, cos, 0.0]], dtype=x.dtype)
     grid = torch.nn.functional.affine_grid(matrix.expand(len(x), -1, -1), list(x.shape), align_corners=False)
-    turned = torch.nn.functional.grid_sample(x, grid, align_corners=False)[:, 0].numpy()
+    turned = torch.nn.functional.grid_sample(x, grid, align_corners=False)[:, 0].numpy() + dark
     return np.rint(turned).astype(images.dtype) if images.dtype.kind in "ui" else turned
 
 

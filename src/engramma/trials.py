@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from engramma import measures
+from engramma import measures, paper
 from engramma.methods import METHODS
 
 
@@ -107,6 +107,12 @@ def table_key(record: Recorded) -> tuple[str, float | None]:
     """The row of Table 2 a record belongs to: (method, proportion or None)."""
     method = setting(record, "method")
     return method, (strength(record) if is_proportion(method) else None)
+
+
+def row_labels(records: Iterable[Recorded]) -> list[str]:
+    """The rows of Table 2 that records belong to, as they are written: "GEM 0.5"."""
+    keys = dict.fromkeys(table_key(record) for record in records)
+    return [paper.labels().get(m, m) + ("" if p is None else f" {p:g}") for m, p in keys]
 
 
 class Curve(NamedTuple):

@@ -256,6 +256,7 @@ def terminal(table: Table) -> RichTable:
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "latex": latex, "csv": as_csv}
+ENDINGS = {"md": ".md", "latex": ".tex", "csv": ".csv"}
 
 
 def write(table: Table, path: Path, form: str) -> Path:

@@ -221,12 +221,17 @@ class Several:
 
 
 @contextmanager
-def watching(work: Work, dashboard: bool = False, tensorboard: str | Path | None = None) -> Iterator[Watcher]:
+def watching(
+    work: Work,
+    dashboard: bool = False,
+    tensorboard: str | Path | None = None,
+    console: Console | None = None,
+) -> Iterator[Watcher]:
     """What `study.run(..., watch=work, watcher=...)` takes; the terminal is given back at the end."""
     logs: list[Watcher] = [] if tensorboard is None else [TensorBoard(tensorboard)]
     try:
         if dashboard:
-            with Dashboard(lambda: (work.done, work.total)) as board:
+            with Dashboard(lambda: (work.done, work.total), console) as board:
                 yield Several([board, *logs])
         else:
             yield Several(logs)

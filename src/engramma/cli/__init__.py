@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from engramma.cli import info, interrupt, reproduce, runs, train
-from engramma.cli_report import report_command
+from engramma.cli import info, interrupt, report, reproduce, runs, tables, train
 
 
 class OneLine(TyperGroup):
@@ -86,9 +85,10 @@ def engramma(
 app.command()(train.run)
 app.command()(reproduce.reproduce)
 app.command()(reproduce.demo)
+tables.register(app)
+app.command()(report.report)
 app.command()(train.fork)
 app.add_typer(runs.app, name="runs")
-app.command("report")(report_command)
 app.command()(info.info)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from engramma.cli import show
+from engramma.cli import report, show, tables
 from engramma.cli.settings import counted, numbers
 from engramma.cli.train import (
     WHERE,
@@ -20,7 +20,6 @@ from engramma.cli.train import (
 )
 
 if TYPE_CHECKING:
-    from engramma.records import Record
     from engramma.studies import Run, Study
 
 OutOption = Annotated[Path, typer.Option(help="Folder for tables and figures.", rich_help_panel=WHERE)]
@@ -50,7 +49,7 @@ def reproduce(
         Optional[str],  # noqa: UP045
         typer.Option(help="Only these: vanilla,ewc", metavar="NAME,...", show_default="all"),
     ] = None,
-    out: OutOption = Path("results"),
+    out: OutOption = Path("output"),
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
     kernel: KernelOption = "auto",
@@ -90,29 +89,13 @@ def finish(study: Study, runs: list[Run], store: Path, device: str, out: Path, *
     if not study.tables:
         score = next(iter(outcome.records[0].scores))
         show.overview(f"{study.paper}: average {score} after the last task", runs, outcome.records)
-    made = draw(study, outcome.records, out)
+    made = tables.present(study, outcome.records, out, options.get("data_dir"))
     show.out.print(f"{outcome.ran} runs trained, {outcome.found} found; records in {store}", soft_wrap=True)
     show.out.print(f"{', '.join(path.name for path in made)} in {out}\n", soft_wrap=True)
 
 
-def draw(study: Study, records: list[Record], out: Path) -> list[Path]:
-    """The tables of a study, shown and written in three forms; its figures as PDF and PNG."""
-    from engramma import figures, tables, typeset
-
-    made = []
-    for name in study.tables:
-        table = {"table1": tables.table1, "table2": tables.table2}[name](records)
-        show.out.print(typeset.terminal(table))
-        endings = {"md": "md", "latex": "tex", "csv": "csv"}
-        made += [typeset.write(table, out / f"{name}.{end}", form) for form, end in endings.items()]
-    for kind in study.figures:
-        name = study.name if kind != "tasks" else "curves"  # task curves add the row by themselves
-        made += figures.draw(kind, records, out, name)
-    return made
-
-
 def demo(
-    out: OutOption = Path("results"),
+    out: OutOption = Path("output"),
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
     kernel: KernelOption = "auto",
@@ -123,7 +106,6 @@ def demo(
     digits one after another, three seeds each. Nothing is downloaded.
     """
     from engramma import studies
-    from engramma.cli_report import write_report
 
     study, out = studies.load("table2"), out / "demo"
     runs = study.runs("demo")
@@ -132,11 +114,12 @@ def demo(
     first = carry_out(plain, store, device, kernel=kernel, keep_memories=True)
     show.results([r for r in first.records if r.description["vertex"] == 2])
     show.out.print("[bold]The thirteen rows of the paper's Table 2, on digits[/bold]")
-    finish(study, runs, store, device, out, kernel=kernel)
-    curves = studies.load("curves-vanilla")
-    made = draw(curves, first.records, out)
+    finish(study, runs, store, device, out, kernel=kernel, keep_memories=True)
+    search = studies.load("ewc").runs("demo", seeds=[0], vertices=[2])
+    carry_out([run.experiment for run in search], store, device, kernel=kernel)
+    made = tables.present(studies.load("curves-vanilla"), first.records, out)
     show.out.print(f"{', '.join(path.name for path in made)} in {out}", soft_wrap=True)
-    show.out.print(write_report(store, out / "report.html"), soft_wrap=True)
+    report.write(store, out / "report.html", networks=12)
     show.out.print(f"The records are in {store}: engramma runs list --store {store}", soft_wrap=True)
 
 

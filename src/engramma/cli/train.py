@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -43,12 +43,21 @@ CurveOption = Annotated[
                  rich_help_panel=WHERE, show_default="25 points a task"),
 ]  # fmt: skip
 
+WatchOption = Annotated[
+    bool,
+    typer.Option("--watch", help="A dashboard of all replicas while they train.", rich_help_panel=WHERE),
+]
+TensorBoardOption = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("--tensorboard", help="Also log to this folder.", metavar="FOLDER", rich_help_panel=WHERE),
+]
+
 
 def carry_out(
     experiments: list[Experiment],
     store: Path,
     device: str,
-    watch: bool = False,
+    dashboard: bool = False,
     tensorboard: Path | None = None,
     **options: Any,
 ) -> Outcome:
@@ -61,13 +70,13 @@ def carry_out(
     interrupt.keeps(
         lambda: f"{len(records)} finished runs are kept in {store}; the same command goes on from there"
     )
-    with contextlib.ExitStack() as stack:
-        work = study.Work() if watch else stack.enter_context(show.progress())
-        if watch or tensorboard:
-            from engramma.watch import watching
+    with nullcontext(study.Work()) if dashboard else show.progress() as work:
+        if not dashboard and tensorboard is None:
+            return study.run(experiments, records, place, watch=work, **options)
+        from engramma.watch import watching
 
-            options["watcher"] = stack.enter_context(watching(work, watch, tensorboard))
-        return study.run(experiments, records, place, watch=work, **options)
+        with watching(work, dashboard, tensorboard, show.err) as watcher:
+            return study.run(experiments, records, place, watch=work, watcher=watcher, **options)
 
 
 @with_settings
@@ -96,13 +105,8 @@ def run(
     curve_every: CurveOption = None,
     keep_memories: KeepMemories = False,
     keep_checkpoints: KeepCheckpoints = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="A dashboard of all replicas in training.", rich_help_panel=WHERE)
-    ] = False,
-    tensorboard: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(help="Folder for TensorBoard's curves.", rich_help_panel=WHERE),
-    ] = None,
+    watch: WatchOption = False,
+    tensorboard: TensorBoardOption = None,
     **settings: Any,
 ) -> None:  # fmt: skip
     """Train a network on tasks one after another, and say what it remembers.
@@ -129,8 +133,9 @@ def run(
         varied = [{**v, "seed": s} for v in varied for s in counted(asked_seeds)]
     experiments = [read(base, told, v) for v in varied]
     keep = {"keep_memories": keep_memories, "keep_checkpoints": keep_checkpoints, "curve_every": curve_every}
-    seen = {"watch": watch, "tensorboard": tensorboard}
-    outcome = carry_out(experiments, store, device, kernel=kernel, data_dir=data_dir, **seen, **keep)
+    outcome = carry_out(
+        experiments, store, device, watch, tensorboard, kernel=kernel, data_dir=data_dir, **keep
+    )
     show.results(outcome.records)
     show.out.print(f"{outcome.ran} runs trained, {outcome.found} found; records in {store}", soft_wrap=True)
 

@@ -69,5 +69,6 @@ def energy_curves(
         place.ticklabel_format(axis="y", scilimits=(-3, 4), useMathText=True)
         place.set_title(f"$n={vertex:g}$")
         style.edge_labels(place, "updates of every neuron", "energy")
+    figure.suptitle(next(iter(runs.values())).label)
     style.legend_below(figure, axes[0])
     return figure

@@ -30,6 +30,7 @@ class Trained(NamedTuple):
     stream: Stream
     theta: Tensor  # (1,M,N)
     seed: int
+    label: str  # the row of Table 2 it belongs to
 
 
 def trained(record: Recorded, data_dir: Path | str | None = None) -> Trained:
@@ -42,11 +43,15 @@ def trained(record: Recorded, data_dir: Path | str | None = None) -> Trained:
     if kept is None:
         raise ValueError("the record has no memories: run with --keep-memories to keep them")
     theta = torch.as_tensor(kept).to(built.theta)[None]
-    return Trained(built.network.at(1 / experiment.final_temperature), built.stream, theta, experiment.seed)
+    network = built.network.at(1 / experiment.final_temperature)
+    return Trained(network, built.stream, theta, experiment.seed, trials.row_labels([record])[0])
 
 
 def by_vertex(records: Sequence[Recorded], images: bool, data_dir: Path | str | None) -> dict[float, Trained]:
     """For every vertex the first record, by seed, that kept its memories."""
+    rows = trials.row_labels(records)
+    if len(rows) > 1:
+        raise ValueError(f"memories are drawn of one method at a time, not of {', '.join(rows)}")
     found = {}
     for vertex, runs in trials.group(records, "vertex").items():
         for record in sorted(runs, key=lambda r: trials.setting(r, "seed")):
@@ -114,6 +119,7 @@ def memory_images(records: Sequence[Recorded], data_dir: Path | str | None = Non
         place.set_title(f"$n={vertex:g}$")
         style.edge_labels(place, "class")
     assert picture is not None
+    figure.suptitle(next(iter(runs.values())).label)
     bar = figure.colorbar(picture, ax=axes, shrink=0.6, pad=0.02, ticks=[-1, 0, 1])
     bar.set_label("weight")
     return figure
@@ -152,6 +158,7 @@ def pseudo_items(
                 )  # fmt: skip
         place.set_title(f"$n={vertex:g}$")
         place.set_anchor("N")
+    figure.suptitle(next(iter(runs.values())).label)
     return figure
 
 

@@ -31,16 +31,9 @@ def task_curves(records: Sequence[Recorded], score: str | None = None) -> Figure
         place.set_title(f"$n={vertex:g}$")
         style.edge_labels(place, "epoch", name.replace("_", " "))
     axes[0].set_ylim(0, 1.02)
-    figure.suptitle(_title(known))
+    figure.suptitle(", ".join(trials.row_labels(known)))
     style.legend_below(figure, style.fullest(axes))
     return figure
-
-
-def _title(records: Sequence[Recorded]) -> str:
-    """The row of Table 2 that all records belong to; the methods where they are of several."""
-    keys = dict.fromkeys(trials.table_key(r) for r in records)
-    names = [paper.labels().get(m, m) + ("" if p is None else f" {p:g}") for m, p in keys]
-    return ", ".join(names)
 
 
 def _sound(axes: Axes, runs: Sequence[Recorded]) -> list[Recorded]:

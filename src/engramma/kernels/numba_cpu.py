@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial
@@ -205,5 +204,7 @@ def _pool(threads: int, process: int) -> ThreadPoolExecutor:
 
 
 @lru_cache(1)
-def _blas() -> ThreadpoolController:
+def _blas() -> Any:
+    from threadpoolctl import ThreadpoolController
+
     return ThreadpoolController()

@@ -189,23 +189,24 @@ def _broken(v):
 @njit(**LOOP)
 def step(theta, grad, velocity, rate, momentum, visible, clamp, moved, fresh):
     """A block of memories (M,N); clamp None or a number."""
-    zero = theta.dtype.type(0)
+    zero, nan = theta.dtype.type(0), theta.dtype.type(np.nan)
     for m in range(theta.shape[0]):
         for j in range(theta.shape[1]):
             fresh[m, j] = momentum * velocity[m, j] + grad[m, j]
         for part in range(2):
             first, last = (0, visible) if part == 0 else (visible, theta.shape[1])
             v, before, after = fresh[m, first:last], theta[m, first:last], moved[m, first:last]
-            largest = zero if _broken(v) else _largest(v, zero)
-            if largest > zero:
-                for j in range(v.size):
-                    after[j] = before[j] - rate * (v[j] / largest)
-            else:
+            largest = nan if _broken(v) else _largest(v, zero)
+            if largest == zero:
                 for j in range(v.size):
                     after[j] = before[j]
+            else:
+                for j in range(v.size):
+                    after[j] = before[j] - rate * (v[j] / largest)
         if clamp is not None:
             for j in range(visible):
-                moved[m, j] = min(max(moved[m, j], -clamp), clamp)
+                low = -clamp if moved[m, j] < -clamp else moved[m, j]  # min and max would lose a nan
+                moved[m, j] = clamp if low > clamp else low
 
 
 @njit(**LOOP)

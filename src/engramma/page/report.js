@@ -22,12 +22,23 @@ function drawDiagnostics() {
     entry.style.color = colour(k);
     return entry;
   }));
-  if (!p.coverage) return empty(byId("diag-coverage"), "This method keeps no items.");
-  chart(byId("diag-coverage"), [{ type: "heatmap", z: p.coverage.overlap, x: p.scene.labels.map(literal), y: p.coverage.count.map((_, t) => `task ${t + 1}`),
-    text: p.coverage.count.map((row) => row.map((n) => `${n} kept`)), texttemplate: p.scene.labels.length <= 12 ? "%{text}" : "", textfont: { size: 9 },
-    hovertemplate: "%{y}, class %{x}: overlap %{z:.2f}, %{text}<extra></extra>", zmin: 0, zmax: 1, colorbar: { title: { text: "overlap" }, thickness: 10 },
-    colorscale: CIVIDIS.map((c, k) => [k / (CIVIDIS.length - 1), `rgb(${c.join(",")})`]) }],
-    { xaxis: { type: "category", title: { text: "class" } }, yaxis: { autorange: "reversed" } }, "Overlap of each class's items with the nearest kept item");
+  drawCoverage();
+}
+
+/* A row a network that keeps items or makes pseudo-items, a column a class. */
+function drawCoverage() {
+  const box = byId("diag-coverage"), keep = DATA.portraits.filter((q) => q.coverage), labels = keep.length ? DATA.scenes[keep[0].scene].labels : [];
+  const rows = keep.filter((q) => DATA.scenes[q.scene].labels.join() === labels.join());
+  if (!rows.length) return empty(box, "No method of these networks keeps items or makes pseudo-items.");
+  const over = (q, c, pick) => q.coverage[pick].map((row) => row[c]).filter((x) => x !== null);
+  const overlap = rows.map((q) => labels.map((_, c) => { const all = over(q, c, "overlap"); return all.length ? mean(all) : null; }));
+  const count = rows.map((q) => labels.map((_, c) => over(q, c, "count").reduce((a, b) => a + b, 0)));
+  box.style.height = `${Math.max(270, 110 + 26 * rows.length)}px`;
+  chart(box, [{ type: "heatmap", z: overlap, x: labels.map(literal), y: rows.map((q) => literal(`${q.label}, n=${q.vertex}, seed ${q.seed}`)), text: count,
+    texttemplate: labels.length <= 12 ? "%{text}" : "", textfont: { size: 10 }, zmin: 0, zmax: 1, colorbar: { title: { text: "overlap" }, thickness: 10 },
+    hovertemplate: "%{y}<br>class %{x}: mean overlap %{z:.2f}, %{text} kept<extra></extra>", colorscale: CIVIDIS.map((c, k) => [k / (CIVIDIS.length - 1), `rgb(${c.join(",")})`]) }],
+    { xaxis: { type: "category", title: { text: "class (numbers: items kept)" } }, yaxis: { type: "category", autorange: "reversed", tickfont: { size: 10 } } },
+    "Overlap of each class's test items with the nearest kept item, by network and class");
 }
 
 function startHead() {

@@ -1,0 +1,51 @@
+"""engramma report: a study's records as one page to open in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from engramma.cli import show
+from engramma.cli.train import DataOption
+
+
+def report(
+    store: Annotated[Path, typer.Option("--from", help="Folder of records.", metavar="STORE")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="The page to write.", metavar="FILE")] = Path("report.html"),
+    title: Annotated[Optional[str], typer.Option(help="Its heading.", metavar="TEXT")] = None,  # noqa: UP045
+    networks: Annotated[
+        int, typer.Option(help="At most so many runs show their memories.", metavar="N", min=0)
+    ] = 24,
+    data_dir: DataOption = None,
+) -> None:
+    """Write one HTML file of all records of a store: it opens from disk and needs no network.
+
+    Runs that kept their memories (--keep-memories) show them, and can be played with.
+    """
+    write(store, out, title, networks, data_dir)
+
+
+def write(
+    store: Path,
+    out: Path,
+    title: str | None = None,
+    networks: int = 24,
+    data_dir: Path | None = None,
+) -> None:
+    """Write the report and say where it is."""
+    from engramma.records import Store
+    from engramma.report import TITLE
+    from engramma.report import report as make
+
+    records = list(Store(store)) if store.is_dir() else []
+    if not records:
+        raise ValueError(
+            f"from must be a folder of records; there are none in {store} (engramma run makes them)"
+        )
+    path = make(records, out, title or TITLE, data_dir, networks)
+    size = path.stat().st_size / 1e6
+    show.out.print(
+        f"Report of {len(records)} runs ({size:.1f} MB), to open in a browser: {path}", soft_wrap=True
+    )

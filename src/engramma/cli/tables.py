@@ -1,0 +1,171 @@
+"""engramma table, engramma figure: from the records of a store, without training anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from engramma.cli import show
+from engramma.cli.train import DataOption
+
+if TYPE_CHECKING:
+    from engramma.cells import Table
+    from engramma.records import Record
+    from engramma.studies import Study
+
+FORMATS = ("rich", "md", "latex", "csv")
+EVERYTHING = "scores"  # the table of whatever a store holds
+
+FromOption = Annotated[Path, typer.Option("--from", help="Folder of records.", metavar="STORE")]
+ScaleOption = Annotated[str, typer.Option(help="demo | small | paper", metavar="NAME")]
+RowsOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="Only these rows of the study: vanilla,ewc", metavar="NAME,...", show_default="all"),
+]
+
+
+def table(
+    name: Annotated[str, typer.Argument(metavar="STUDY", help="A study by name; scores: all of the store.")],
+    store: FromOption = Path("runs"),
+    scale: ScaleOption = "demo",
+    rows: RowsOption = None,
+    form: Annotated[
+        str, typer.Option("--format", help=" | ".join(FORMATS), metavar="NAME", show_default="rich")
+    ] = "",
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="File to write to; its ending says the format too.", metavar="FILE"),
+    ] = None,
+) -> None:
+    """Make a table of the paper from records, beside the paper's own numbers.
+
+    Studies without a table of their own get one of average scores. Missing
+    cells and diverged runs are shown as such.
+    """
+    from engramma import tables, typeset
+
+    form = _format(form, out)
+    made = [make(_records(name, store, scale, rows)) for make in _tables(name, tables.TABLES)]
+    for each in made:
+        if form == "rich":
+            show.out.print(typeset.terminal(each))
+        elif out is None:
+            print(typeset.FORMATS[form](each), end="")
+        else:
+            show.out.print(f"{typeset.write(each, out, form)}", soft_wrap=True)
+
+
+def figure(
+    name: Annotated[str, typer.Argument(metavar="STUDY", help="A study by name, or a kind of figure.")],
+    store: FromOption = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder for the PDF and PNG files.", metavar="DIR")] = Path(
+        "figures"
+    ),
+    scale: ScaleOption = "demo",
+    rows: RowsOption = None,
+    kind: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="Another kind than the study's own: memories, pseudo_items, energy, ...", metavar="NAME"
+        ),
+    ] = None,
+    data_dir: DataOption = None,
+) -> None:
+    """Draw a figure of the paper from records, as PDF and PNG.
+
+    A kind of figure in place of a study's name draws it from all records of
+    the store. Pictures of memories need records made with --keep-memories.
+    """
+    from engramma import figures, studies
+
+    if kind is not None and kind not in figures.KINDS:
+        raise ValueError(f"kind must be one of {', '.join(figures.KINDS)}, not {kind!r}")
+    if name in studies.names():
+        kinds = [kind] if kind else studies.load(name).figures
+        if not kinds:
+            raise ValueError(
+                f"study {name} has no figure of its own; --kind must be given, or engramma table used"
+            )
+        records = _records(name, store, scale, rows)
+    elif name in figures.KINDS:
+        kinds, records = [name], list(_open(store))
+    else:
+        known = (*studies.names(), *figures.KINDS)
+        raise ValueError(f"figure must be a study or a kind, one of {', '.join(known)}, not {name!r}")
+    for each in kinds:
+        title = name if each == name or not kind else f"{name}-{each}"
+        for path in figures.draw(each, records, out, title, data_dir=data_dir):
+            show.out.print(str(path), soft_wrap=True)
+
+
+def present(study: Study, records: list[Record], out: Path, data_dir: Path | None = None) -> list[Path]:
+    """Show a study's tables in the terminal, and write them and its figures into `out`. The files."""
+    from engramma import figures, tables, typeset
+
+    made = []
+    for kind in study.tables:
+        each: Table = tables.TABLES[kind](records)
+        show.out.print(typeset.terminal(each))
+        made += [
+            typeset.write(each, out / f"{study.name}{end}", form) for form, end in typeset.ENDINGS.items()
+        ]
+    for kind in study.figures:
+        made += figures.draw(kind, records, out, study.name, data_dir=data_dir)
+    return made
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(table)
+    app.command()(figure)
+
+
+def _format(form: str, out: Path | None) -> str:
+    from engramma import typeset
+
+    by_ending = {end: name for name, end in typeset.ENDINGS.items()}
+    if not form:
+        form = "rich" if out is None else by_ending.get(out.suffix, "md")
+    if form not in FORMATS:
+        raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {form!r}")
+    if form == "rich" and out is not None:
+        raise ValueError("format must be md, latex or csv to be written to a file; rich is for the terminal")
+    return form
+
+
+def _tables(name: str, known: dict) -> list:
+    from engramma import studies
+
+    if name == EVERYTHING:
+        return [known[EVERYTHING]]
+    return [known[kind] for kind in studies.load(name).tables or [EVERYTHING]]
+
+
+def _open(store: Path):
+    from engramma.records import Store
+
+    if not store.is_dir():
+        raise ValueError(f"--from must be a folder of records; there is none at {store}")
+    return Store(store)
+
+
+def _records(name: str, store: Path, scale: str, rows: str | None) -> list[Record]:
+    """Those of a study's runs that the store has, in the study's order; or all of the store."""
+    from engramma import studies
+
+    there = _open(store)
+    if name == EVERYTHING:
+        found = list(there)
+        if not found:
+            raise ValueError(f"--from must be a folder of records; {store} has none")
+        return found
+    only = [row.strip() for row in rows.split(",")] if rows else None
+    runs = studies.load(name).runs(scale, rows=only)
+    found = [record for run in runs if (record := there.find(run.experiment)) is not None]
+    if not found:
+        raise ValueError(
+            f"no records of {name} at scale {scale} in {store}: "
+            f"engramma reproduce {name} --scale {scale} makes them"
+        )
+    return found

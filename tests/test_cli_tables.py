@@ -1,0 +1,150 @@
+"""engramma table and engramma figure: from a store to files, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from engramma import studies
+from engramma.cli import OneLine, tables
+from engramma.records import Record, Store
+
+
+@pytest.fixture(scope="module")
+def app() -> typer.Typer:
+    made = typer.Typer(cls=OneLine)
+    tables.register(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> str:
+    """Records of table2 and of the two-task example at the scale demo, scored by chance, not trained."""
+    place = tmp_path_factory.mktemp("store")
+    draw = np.random.default_rng(0)
+    runs = studies.load("table2").runs("demo") + studies.load("lost-attractors").runs("demo")
+    for run in runs:
+        tasks = run.experiment.tasks
+        name = "recalled" if run.experiment.stream == "states" else "accuracy"
+        scores = draw.uniform(0.2, 0.9, (tasks, tasks))
+        epoch = np.arange(0, tasks * run.experiment.epochs + 1, 20)
+        curves = {"epoch": epoch, name: draw.uniform(0, 1, (len(epoch), tasks))}
+        Store(place).write(Record(run.experiment.describe(), {name: scores}, curves))
+    return str(place)
+
+
+def ask(app: typer.Typer, *words: str) -> tuple[int, str, str]:
+    made = CliRunner().invoke(app, words, env={"COLUMNS": "80"})
+    return made.exit_code, made.stdout, made.stderr
+
+
+def test_table_in_every_format(app, store, tmp_path):
+    code, text, _ = ask(app, "table", "table2", "--from", store, "--format", "csv")
+    assert code == 0
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert len(rows) == 52
+    assert {row["trials"] for row in rows} == {"3"}
+    for name, start in (
+        ("t.md", "| | n=2"),
+        ("t.tex", r"% needs \usepackage{booktabs}"),
+        ("t.csv", "category,"),
+    ):
+        code, _, _ = ask(app, "table", "table2", "--from", store, "--out", str(tmp_path / name))
+        assert code == 0
+        assert (tmp_path / name).read_text().startswith(start)
+    code, text, _ = ask(app, "table", "table2", "--from", store)
+    assert code == 0
+    assert "Pseudorehearsal" in text
+    assert "cells agree" in " ".join(text.split())
+
+
+def test_a_study_without_a_table_gets_one_of_scores(app, store):
+    code, text, _ = ask(app, "table", "lost-attractors", "--from", store, "--format", "md")
+    assert code == 0
+    assert "| Vanilla | " in text
+    assert "| Rehearsal 1 | " in text
+
+
+def test_rows_leave_the_others_missing(app, store):
+    code, text, _ = ask(app, "table", "table2", "--from", store, "--rows", "vanilla,ewc", "--format", "md")
+    assert code == 0
+    assert "44 cells are missing" in text
+
+
+def test_figures_of_a_study(app, store, tmp_path):
+    code, text, _ = ask(app, "figure", "table2", "--from", store, "--out", str(tmp_path))
+    assert code == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["table2.pdf", "table2.png"]
+    assert "table2.png" in text
+    code, _, _ = ask(app, "figure", "lost-attractors", "--from", store, "--out", str(tmp_path))
+    assert code == 0
+    assert (tmp_path / "lost-attractors.png").exists()
+    code, _, _ = ask(
+        app, "figure", "table2", "--kind", "tasks", "--rows", "ewc", "--from", store, "--out", str(tmp_path)
+    )
+    assert code == 0
+    assert (tmp_path / "table2-tasks-ewc.pdf").exists()
+
+
+def test_every_study_names_kinds_that_there_are():
+    from engramma.figures import KINDS
+    from engramma.tables import TABLES
+
+    for name in studies.names():
+        study = studies.load(name)
+        assert set(study.figures) <= set(KINDS)
+        assert set(study.tables) <= set(TABLES)
+        assert study.figures or study.tables
+
+
+def test_present_shows_and_writes_all_of_a_study(store, tmp_path, capsys):
+    study = studies.load("table2")
+    records = [Store(store).find(run.experiment) for run in study.runs("demo")]
+    made = tables.present(study, records, tmp_path)
+    assert sorted(p.name for p in made) == [
+        "table2.csv",
+        "table2.md",
+        "table2.pdf",
+        "table2.png",
+        "table2.tex",
+    ]
+    assert all(p.exists() for p in made)
+    assert "Pseudorehearsal" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("table", "table9"), "study must be one of table1"),
+        (("table", "table2", "--scale", "big"), "scale must be one of demo, small, paper"),
+        (("table", "table2", "--format", "pdf"), "format must be one of rich, md, latex, csv, not 'pdf'"),
+        (("table", "table2", "--format", "rich", "--out", "x"), "rich is for the terminal"),
+        (("table", "table2", "--scale", "paper"), "engramma reproduce table2 --scale paper makes them"),
+        (("table", "table2", "--rows", "adam"), "rows must be some of vanilla"),
+        (("figure", "pie"), "figure must be a study or a kind"),
+        (("figure", "table1"), "study table1 has no figure of its own"),
+        (("figure", "table2", "--kind", "pie"), "kind must be one of response"),
+        (("figure", "table2", "--kind", "memories", "--rows", "vanilla"), "run with --keep-memories"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(app, store, tmp_path, words, message):
+    code, _, error = ask(app, *words, "--from", store)
+    assert code == 2
+    assert message in error
+    assert error.count("\n") == 1
+    assert "Traceback" not in error
+
+
+def test_a_store_that_is_not_there(app, tmp_path):
+    for words in (("table", "table2"), ("table", "scores"), ("figure", "bars")):
+        code, _, error = ask(app, *words, "--from", str(tmp_path / "none"))
+        assert code == 2
+        assert "--from must be a folder of records" in error
+    code, _, error = ask(app, "table", "scores", "--from", str(tmp_path))
+    assert code == 2
+    assert "has none" in error

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_iris
+from sklearn.decomposition import PCA
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import shuffle
+from sklearn.utils.estimator_checks import check_estimator
+
+from engramma.datasets import DataError, load
+from engramma.estimator import DenseMemoryClassifier
+from engramma.methods import EWC, METHODS
+
+
+def quick(**settings: Any) -> DenseMemoryClassifier:
+    return DenseMemoryClassifier(**{"memories": 48, "random_state": 0, **settings})
+
+
+@pytest.fixture(scope="module")
+def iris() -> tuple[np.ndarray, np.ndarray]:
+    x, y = load_iris(return_X_y=True)
+    return shuffle(x, y, random_state=0)  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="module")
+def some_digits() -> tuple[np.ndarray, np.ndarray]:
+    x, y = load_digits(return_X_y=True)
+    return x[:600], y[:600]
+
+
+def test_scikit_learns_own_checks() -> None:
+    """All of them with default settings; those that need a package not installed here are left out."""
+    results = check_estimator(DenseMemoryClassifier(), on_skip=None)
+    assert len(results) > 40
+    assert {r["status"] for r in results} <= {"passed", "skipped"}
+    assert not [r["check_name"] for r in results if r["expected_to_fail"]]
+
+
+def test_in_pipelines_searches_and_cross_validation(iris: tuple[np.ndarray, np.ndarray]) -> None:
+    x, y = iris
+    assert cross_val_score(quick(), x, y, cv=3).mean() > 0.9
+    search = GridSearchCV(
+        make_pipeline(PCA(3), quick()), {"densememoryclassifier__vertex": [2, 3]}, cv=2, error_score="raise"
+    ).fit(x, y)
+    assert search.best_score_ > 0.9
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["setosa", "versicolour", "virginica"]),
+        np.array(["setosa", "versicolour", "virginica"], dtype=object),
+        np.array([-7, 0, 40]),
+        np.array([1.0, 2.0, 3.0]),
+    ],
+)
+def test_any_kind_of_label(iris: tuple[np.ndarray, np.ndarray], labels: np.ndarray) -> None:
+    x, y = iris
+    model = quick(epochs=10).fit(x, labels[y])
+    assert model.predict(x).dtype == labels.dtype
+    assert model.score(x, labels[y]) > 0.9
+    np.testing.assert_array_equal(model.predict(x), labels[quick(epochs=10).fit(x, y).predict(x)])
+
+
+@pytest.mark.parametrize("classes", [1, 2, 3])
+def test_any_number_of_classes(iris: tuple[np.ndarray, np.ndarray], classes: int) -> None:
+    x, y = iris[0][iris[1] < classes], iris[1][iris[1] < classes]
+    model = quick(epochs=10).fit(x, y)
+    p = model.predict_proba(x)
+    assert p.shape == (len(x), classes)
+    np.testing.assert_allclose(p.sum(1), 1)
+    np.testing.assert_array_equal(p.argmax(1), model.predict(x))
+    assert model.score(x, y) > 0.9
+    assert model.decision_function(x).shape == ((len(x),) if classes == 2 else (len(x), classes))
+    if classes == 2:
+        np.testing.assert_array_equal(model.decision_function(x) > 0, model.predict(x) == 1)
+
+
+@pytest.mark.parametrize("features", ["scaled", "binary"])
+def test_features_scaled_or_binary(some_digits: tuple[np.ndarray, np.ndarray], features: str) -> None:
+    x, y = some_digits
+    model = quick(features=features, threshold=7.0).fit(x[:400], y[:400])
+    assert model.score(x[400:], y[400:]) > 0.7
+    # A binary feature is only ever above the threshold or not; a scaled one is neither.
+    other = np.where(x > 7, 16.0, 0.0)
+    same = np.array_equal(model.decision_function(x), model.decision_function(other))
+    assert same == (features == "binary")
+
+
+def test_scaling_forgives_units(iris: tuple[np.ndarray, np.ndarray]) -> None:
+    x, y = iris
+    units = np.array([1.0, 1024.0, 2.0**-10, 4.0])
+    there = quick(epochs=3).fit(x, y).decision_function(x)
+    np.testing.assert_allclose(quick(epochs=3).fit(x * units, y).decision_function(x * units), there)
+
+
+def test_pickled_cloned_and_seeded(iris: tuple[np.ndarray, np.ndarray]) -> None:
+    x, y = iris
+    model = quick(epochs=3, method="ewc", strength=10.0).fit(x, y)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.decision_function(x), model.decision_function(x))
+    np.testing.assert_array_equal(clone(model).fit(x, y).memories_, model.memories_)
+    assert not np.array_equal(clone(model).set_params(random_state=1).fit(x, y).memories_, model.memories_)
+    # What was pickled between two tasks goes on as if it had not been.
+    turned = x[:, ::-1]
+    np.testing.assert_array_equal(
+        again.partial_fit(turned, y).memories_, model.partial_fit(turned, y).memories_
+    )
+
+
+def test_fit_is_the_first_task_and_forgets_what_was(iris: tuple[np.ndarray, np.ndarray]) -> None:
+    x, y = iris
+    first = quick(epochs=3).fit(x, y)
+    assert first.tasks_ == 1
+    np.testing.assert_array_equal(quick(epochs=3).partial_fit(x, y).memories_, first.memories_)
+    again = quick(epochs=3).fit(x[:, ::-1], y).partial_fit(x, y)
+    assert again.tasks_ == 2
+    np.testing.assert_array_equal(again.fit(x, y).memories_, first.memories_)
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_partial_fit_learns_one_more_task(some_digits: tuple[np.ndarray, np.ndarray], method: str) -> None:
+    """Two tasks of permuted pixels: the second is learned, and any method but vanilla keeps some of the
+    first that vanilla loses."""
+    x, y = some_digits
+    order = np.random.default_rng(0).permutation(x.shape[1])
+    strength = {"l2": 3e-4, "ewc": 1e5, "mas": 10.0, "si": 10.0} | dict.fromkeys(
+        ("gem", "agem", "rehearsal", "pseudorehearsal"), 0.3
+    )
+    kept = {}
+    for name in {"vanilla", method}:
+        model = quick(method=name, strength=strength.get(name)).fit(x, y)
+        assert model.score(x, y) > 0.9
+        model.partial_fit(x[:, order], y)
+        kept[name] = model.score(x, y), model.score(x[:, order], y)
+    print(method, kept)
+    assert kept["vanilla"][0] < 0.5
+    assert kept["vanilla"][1] > 0.9
+    if method != "vanilla":
+        assert kept[method][0] > kept["vanilla"][0] + 0.05
+        assert sum(kept[method]) > sum(kept["vanilla"])
+
+
+def test_later_tasks_bring_no_new_labels(iris: tuple[np.ndarray, np.ndarray]) -> None:
+    x, y = iris
+    model = quick(epochs=2).partial_fit(x[y < 2], y[y < 2], classes=[0, 1, 2])
+    assert model.partial_fit(x, y).predict_proba(x).shape == (len(x), 3)
+    with pytest.raises(ValueError, match="labels that the first task did not name"):
+        quick(epochs=2).fit(x[y < 2], y[y < 2]).partial_fit(x, y)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"features": "raw"}, "features must be one of scaled, binary"),
+        ({"method": "none"}, "method must be one of vanilla"),
+        ({"interaction": "cubic"}, "interaction must be one of leaky"),
+        ({"dtype": "float16"}, "dtype must be one of float32"),
+        ({"memories": 0}, "memories must be a whole number"),
+        ({"epochs": 1.5}, "epochs must be a whole number"),
+        ({"batch_size": 0}, "batch_size must be a whole number"),
+        ({"learning_rate": 0.0}, "learning_rate must be above 0"),
+        ({"temperature": -1.0}, "temperature must be above 0"),
+        ({"vertex": 0}, "vertex must be a number above 0"),
+        ({"strength": 1.0}, "strength must be None for the method 'vanilla'"),
+        ({"method": EWC(), "strength": 1.0}, "strength must be None where method is not a name"),
+    ],
+)
+def test_bad_settings_are_named(
+    iris: tuple[np.ndarray, np.ndarray], settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        quick(**settings).fit(*iris)
+
+
+def mnist_score(seed: int) -> float:
+    try:
+        data = load("mnist")
+    except DataError as error:
+        pytest.skip(str(error))
+    chosen = np.random.default_rng(seed).permutation(len(data))[:10_000]
+    test, train = chosen[:2_000], chosen[2_000:]
+    model = DenseMemoryClassifier(random_state=seed).fit(data.x[train], data.y[train])
+    return float(model.score(data.x[test], data.y[test]))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_mnist_with_default_settings() -> None:
+    """8,000 items to learn from and 2,000 to test on."""
+    scores = [mnist_score(seed) for seed in (0, 1, 2)]
+    print(scores)
+    assert min(scores) > 0.93

@@ -49,6 +49,10 @@ def reproduce(
         Optional[str],  # noqa: UP045
         typer.Option(help="Only these: vanilla,ewc", metavar="NAME,...", show_default="all"),
     ] = None,
+    dtype: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="float64 | float32 | mixed", metavar="NAME", show_default="the study's"),
+    ] = None,
     out: OutOption = Path("output"),
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
@@ -74,6 +78,8 @@ def reproduce(
     some_vertices = numbers(vertices, "vertices") if vertices else None
     some_rows = [row.strip() for row in rows.split(",")] if rows else None
     runs = [(study, study.runs(scale, some_seeds, some_vertices, some_rows)) for study in chosen]
+    if dtype:
+        runs = [(s, [r._replace(experiment=r.experiment.but(dtype=dtype)) for r in part]) for s, part in runs]
     if dry_run:
         _dry(runs, scale, store, device, kernel, data_dir)
         return

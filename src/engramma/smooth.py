@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 SHARES = (0.03, 0.05, 0.08, 0.12, 0.18, 0.27)  # bandwidths tried, as shares of the range searched
+FEW = 5
 STEPS = 301  # places at which the smoothed response is worked out
 LEVEL = 0.01  # accuracies closer than this are alike, whatever the noise
 
@@ -33,6 +34,11 @@ class Response(NamedTuple):
     top_error: float
     flat: tuple[float, float]  # the strengths around it with a mean within max(top_error, LEVEL) of the top
 
+    @property
+    def at_edge(self) -> bool:
+        """The highest mean is at an end of what was tried: the true top may lie beyond."""
+        return int(self.mean.argmax()) in (0, len(self.mean) - 1)
+
     def at(self, strength: float) -> float:
         """The smoothed response at a strength; NaN outside what was searched."""
         inside = self.x[0] <= strength <= self.x[-1]
@@ -45,7 +51,7 @@ def smooth(strength: np.ndarray, value: np.ndarray, log: bool) -> Response:
     y = np.asarray(value, dtype=float)
     places = np.linspace(u.min(), u.max(), STEPS)
     span = float(np.ptp(u))
-    if len(np.unique(u)) < 3 or span == 0:  # no line to fit beyond the points themselves
+    if len(np.unique(u)) < FEW:  # too few to tell noise from shape: straight between their means
         where = np.unique(u)
         own = np.array([y[u == place].mean() for place in where])
         mean, error, width = np.interp(places, where, own), np.zeros(STEPS), 0.0

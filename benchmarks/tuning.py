@@ -73,9 +73,9 @@ def main(rounds: int = 3) -> None:
         rows.append(row)
         peak, added = (float(str(row[key])) / 2**20 for key in ("peak", "added"))
         print(
-            f"{name:14} {row['seconds']:6.1f} s ({row['seconds_ratio']:.2f} x), CPU {row['cpu_seconds']:6.1f} s "
-            f"({row['cpu_seconds_ratio']:.2f} x), peak {peak:.0f} MiB ({row['peak_ratio']:.2f} x), "
-            f"of it training {added:.0f} MiB",
+            f"{name:14} {row['seconds']:6.1f} s ({row['seconds_ratio']:.2f} x), "
+            f"CPU {row['cpu_seconds']:6.1f} s ({row['cpu_seconds_ratio']:.2f} x), "
+            f"peak {peak:.0f} MiB ({row['peak_ratio']:.2f} x), of it training {added:.0f} MiB",
             flush=True,
         )
     write("tuning", rows, trials=20, batch=10)

@@ -39,6 +39,7 @@ def same(one: Record, two: Record) -> bool:
     return (
         one.description == two.description
         and one.diverged == two.diverged
+        and list(one.scores) == list(two.scores)  # the first is what tables and averages take
         and one.facts["report"] == two.facts["report"]
         and one.facts["stream_hash"] == two.facts["stream_hash"]
         and all(a.keys() == b.keys() and all(np.array_equal(a[k], b[k], True) for k in a) for a, b in arrays)

@@ -185,11 +185,13 @@ class Ledger:
         return {**out, "marks": torch.tensor(self.marks), "broke": self.broke}
 
     def facts(self) -> dict[str, Any]:
-        return {"seconds": self.seconds, "report": self.report}
+        return {"seconds": self.seconds, "report": self.report, "scores": list(self.scores)}
 
     def restore(self, point: Checkpoint) -> None:
         measured = point.measured
-        self.scores = {k[7:]: v.clone() for k, v in measured.items() if k.startswith("scores/")}
+        # A file of tensors keeps no order, and the first score is the one that averages are taken of.
+        there = sorted(k[7:] for k in measured if k.startswith("scores/"))
+        self.scores = {k: measured[f"scores/{k}"].clone() for k in point.facts.get("scores", there)}
         self.curves = {k[7:]: list(v.unbind(0)) for k, v in measured.items() if k.startswith("curves/")}
         self.marks, self.broke = measured["marks"].tolist(), measured["broke"]
         self.seconds, self.report = list(point.facts["seconds"]), point.facts["report"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FIRST_SEED = 1000  # tables count their seeds from 0: a strength is chosen on others
 START = 10  # trials evenly over the range, before the sampler has anything to go by
-DECADES = 6.0  # of a lambda, around the method's centre
+DECADES = 8.0  # of a lambda, around the method's centre
 UNIT_CENTRE = {"demo": 1e-4, "small": 1e-6, "paper": 1e-6}  # of a lambda on importances with a mean of 1
 TEMPERATURE = ("initial_temperature", "final_temperature")
 

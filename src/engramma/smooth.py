@@ -5,7 +5,11 @@ fits the points best has the value a = sum_i l_i(x) y_i at x: the smoothed respo
 
     h       the bandwidth with the smallest leave-one-out error, mean of ((y_i - (L y)_i) / (1 - L_ii))^2
     sigma^2 = |y - L y|^2 / (n - tr(2 L - L L')), the noise of one point
-    se(x)   = sigma |l(x)|
+    se(x)^2 = sigma^2 |l(x)|^2 + tau^2 / S
+
+where each y_i is a mean over the same S seeds, and tau^2 is how much the seeds' own smoothed responses
+differ in shape: their variance around their mean, each less its level, averaged over x, less what noise
+alone would make of it. (A seed that lifts all strengths alike changes no choice.) One seed has no tau.
 
 Strengths are smoothed on a log scale (decades), proportions on a linear one.
 """
@@ -17,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 SHARES = (0.03, 0.05, 0.08, 0.12, 0.18, 0.27)  # bandwidths tried, as shares of the range searched
+FEW = 5
 STEPS = 301  # places at which the smoothed response is worked out
 LEVEL = 0.01  # accuracies closer than this are alike, whatever the noise
 
@@ -33,6 +38,11 @@ class Response(NamedTuple):
     top_error: float
     flat: tuple[float, float]  # the strengths around it with a mean within max(top_error, LEVEL) of the top
 
+    @property
+    def at_edge(self) -> bool:
+        """The highest mean is at an end of what was tried: the true top may lie beyond."""
+        return int(self.mean.argmax()) in (0, len(self.mean) - 1)
+
     def at(self, strength: float) -> float:
         """The smoothed response at a strength; NaN outside what was searched."""
         inside = self.x[0] <= strength <= self.x[-1]
@@ -40,12 +50,13 @@ class Response(NamedTuple):
 
 
 def smooth(strength: np.ndarray, value: np.ndarray, log: bool) -> Response:
-    """The response of `value` (n,) to `strength` (n,), on a log scale (where all must be above 0) or not."""
+    """The response of `value` (n,) or (n, seeds) to `strength` (n,), on a log scale (all above 0) or not."""
     u = np.log10(strength) if log else np.asarray(strength, dtype=float)
-    y = np.asarray(value, dtype=float)
+    each = np.asarray(value, dtype=float).reshape(len(u), -1)
+    y = each.mean(1)
     places = np.linspace(u.min(), u.max(), STEPS)
     span = float(np.ptp(u))
-    if len(np.unique(u)) < 3 or span == 0:  # no line to fit beyond the points themselves
+    if len(np.unique(u)) < FEW:  # too few to tell noise from shape: straight between their means
         where = np.unique(u)
         own = np.array([y[u == place].mean() for place in where])
         mean, error, width = np.interp(places, where, own), np.zeros(STEPS), 0.0
@@ -55,7 +66,8 @@ def smooth(strength: np.ndarray, value: np.ndarray, log: bool) -> Response:
         freedom = len(y) - float(np.trace(2 * hat - hat @ hat.T))
         sigma = np.sqrt(((y - hat @ y) ** 2).sum() / max(freedom, 1.0))
         rows = _rows(places, u, width)
-        mean, error = rows @ y, sigma * np.linalg.norm(rows, axis=1)
+        noise = sigma**2 * (rows**2).sum(1)
+        mean, error = rows @ y, np.sqrt(noise + _shapes(rows, each, noise))
     best = int(mean.argmax())
     low = high = best
     near = mean >= mean[best] - max(error[best], LEVEL)
@@ -77,6 +89,15 @@ def _rows(places: np.ndarray, u: np.ndarray, width: float) -> np.ndarray:
     s0, s1, s2 = (np.sum(weight * apart**k, axis=1, keepdims=True) for k in range(3))
     # Where one point weighs almost alone there is no slope to tell: a little of a flat line keeps it so.
     return weight * (s2 + 1e-6 * width**2 * s0 - s1 * apart) / (s0 * (s2 + 1e-6 * width**2 * s0) - s1**2)
+
+
+def _shapes(rows: np.ndarray, each: np.ndarray, noise: np.ndarray) -> float:
+    """tau^2 / S, from the values (n, S) of all seeds; `noise`: variance of their smoothed mean."""
+    count = each.shape[1]
+    if count == 1:
+        return 0.0
+    apart = (rows @ (each - each.mean(0))).var(1, ddof=1)
+    return max(0.0, float((apart - count * noise).mean())) / count
 
 
 def _left_out(u: np.ndarray, y: np.ndarray, width: float) -> float:

@@ -27,7 +27,10 @@ def table2(records: Sequence[Recorded], score: str | None = None) -> Table:
         place = (*trials.table_key(record), float(trials.setting(record, "vertex")))
         places.setdefault(place, []).append(record)
     lines = []
+    tried = {row.category for row in paper.rows() for v in paper.vertices() if (*row.key, float(v)) in places}
     for row in paper.rows():
+        if tried and row.category not in tried:
+            continue  # a category that was not asked for; a row missing from one that was is shown as missing
         cells = []
         for vertex in paper.vertices():
             found = places.get((*row.key, float(vertex)), [])

@@ -183,7 +183,7 @@ def _found(search: Search, trialled: optuna.Study) -> Found:
     response = None
     if search.kind != "grid":
         strengths = np.array([p["strength"] for p in params])
-        response = smooth(strengths, values.mean(1), log=search.kind == "lambda")
+        response = smooth(strengths, values, log=search.kind == "lambda")
     return Found(search, params, values, len(_in(trialled, "PRUNED")), response)
 
 

@@ -39,7 +39,7 @@ def tune(
     range_: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option("--range", help="Strengths to search between: 1,1e6", metavar="LOW,HIGH",
-                     rich_help_panel=HOW, show_default="six decades around the paper's"),
+                     rich_help_panel=HOW, show_default="eight decades around the paper's"),
     ] = None,
     unit_importance: Annotated[
         bool,
@@ -245,3 +245,11 @@ def _show(found: list[Found]) -> None:
     show.out.print(table)
     told = "smoothed response and its standard error" if found[0].response else "mean and standard error"
     show.out.print(f"accuracy: {told}; flat top: within that error or 0.01 of it", soft_wrap=True)
+    for each in found:
+        if each.search.kind == "lambda" and each.response and each.response.at_edge:
+            base = each.search.base
+            show.err.print(
+                f"engramma: {base.method} at n = {base.vertex:g}: the best lambda lies at the end of what "
+                f"was searched, {each.search.low:g} to {each.search.high:g}; try a wider --range",
+                style="yellow", soft_wrap=True,
+            )  # fmt: skip

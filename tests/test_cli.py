@@ -256,7 +256,7 @@ def test_reproduce_runs_some_cells(here: Path) -> None:
     assert by_method["vanilla"][0, 0] == 1  # learned,
     assert by_method["vanilla"][1, 0] < 0.5  # then lost;
     assert by_method["rehearsal"][1, 0] >= 0.75  # and with rehearsal kept
-    assert (here / "results" / "demo" / "lost-attractors.png").is_file()
+    assert (here / "output" / "demo" / "lost-attractors.png").is_file()
     assert "0 of 2 different runs" in engramma(line + " --dry-run").stdout
 
 

@@ -38,7 +38,7 @@ CASES = {
     "l2": Case(METHODS["l2"], (1e-5, 1e-4, 1e-3), 3e-5),
     "ewc": Case(METHODS["ewc"], (1.0, 1e2, 1e4), 300.0),
     "mas": Case(METHODS["mas"], (0.1, 1.0, 10.0), 1.0),
-    "si": Case(METHODS["si"], (0.01, 0.1, 1.0), 0.2),
+    "si": Case(METHODS["si"], (0.1, 1.0, 10.0), 12.0),
     "freeze": Case(page.run(page.blocks()[0])["Freeze"], (0.1, 0.25, 0.5), 0.5),  # type: ignore[arg-type]
 }
 
@@ -148,6 +148,9 @@ class Careful(Method):
 
     def __init__(self, method: Method) -> None:
         object.__setattr__(self, "method", method)
+
+    def observe(self, *_: Any) -> Any:
+        """Answered below; the loop looks whether a class has it."""
 
     def __getattribute__(self, name: str) -> Any:
         if name not in ("start", "rehearse", "steer", "observe", "consolidate"):

@@ -83,6 +83,12 @@ def test_schedules_are_algorithm_ones() -> None:
     assert constant.beta(77, theta) == pytest.approx(1 / 0.95)
 
 
+def test_the_rate_starts_afresh_with_each_task_or_decays_on() -> None:
+    theta = torch.zeros(1, 1, 1)
+    assert Optimiser(0.1, 0.9, epochs=10).rate(3, theta, 2) == pytest.approx(0.1 * 0.9**3)
+    assert Optimiser(0.1, 0.9, epochs=10, restart=False).rate(3, theta, 2) == pytest.approx(0.1 * 0.9**23)
+
+
 def test_replicas_without_items_rest() -> None:
     theta, grad, velocity = random(2, 3, 8), random(2, 3, 8, seed=1), random(2, 3, 8, seed=2)
     active = torch.tensor([True, False])

@@ -210,29 +210,32 @@ def test_the_path_is_the_drop_of_the_loss_at_first_order(stream, make_network, r
 def test_the_loop_shows_si_the_tasks_own_gradient(make_stream, make_network, device, dtype, near) -> None:
     """In task two, where the step is steered and clamped, the path is -(the task's gradient) x (the move)."""
     seen: list[tuple[Tensor, Tensor]] = []
+    turned: list[bool] = []
 
     class Watched(SI):
+        def steer(self, state, now, theta, grad):
+            torch.testing.assert_close(grad, now.network.gradient(theta, now.task.train))
+            step = super().steer(state, now, theta, grad)
+            turned.append(not torch.equal(step, grad))
+            seen.append((grad, theta))
+            return step
+
         def observe(self, state, now, grad, step, move):
-            if now.task.index == 1:
-                seen.append((grad, move))
+            assert grad is seen[-1][0]
+            seen[-1] = (grad, move)
             return super().observe(state, now, grad, step, move)
 
         def consolidate(self, state, now, theta):
-            if now.task.index == 1:
-                expected = sum(-grad * move for grad, move in seen)
-                torch.testing.assert_close(state.path, expected, **near)
-                torch.testing.assert_close(sum(move for _, move in seen), theta - state.origin, **near)
+            expected = sum(-grad * move for grad, move in seen)
+            torch.testing.assert_close(state.path, expected, **near)
+            torch.testing.assert_close(sum(move for _, move in seen), theta - state.origin, **near)
+            seen.clear()
             return super().consolidate(state, now, theta)
 
     stream = make_stream(REPLICAS, tasks=2, items=20)
-    network = make_network(stream)
     theta = REPLICAS.memories(4, stream.neurons, device=device, dtype=dtype)
-    moments = list(train(network, stream, Watched(STRENGTHS), Optimiser(0.3, epochs=3), REPLICAS, theta, 8))
-    assert len(seen) == 6
-    last = moments[-2]
-    now = Now(last.network, stream[1], 3, 0, REPLICAS)
-    own = network.at(last.network.beta).gradient(last.theta, stream[1].train)
-    assert not torch.equal(Watched(STRENGTHS).steer(last.state, now, last.theta, own), own)
+    list(train(make_network(stream), stream, Watched(STRENGTHS), Optimiser(0.3, epochs=4), REPLICAS, theta))
+    assert turned == [False] * 5 + [True] * 3  # not in task one, nor where task two begins
 
 
 @pytest.mark.parametrize("path", ["sum", "mean"])

@@ -119,6 +119,25 @@ def test_one_reference_is_the_closed_form(seed: int) -> None:
     torch.testing.assert_close(grad + v[..., None] * ref, expected, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.parametrize("seed", [13_644, 26_534, 33_859, 120_528])
+def test_sets_that_would_be_exchanged_for_ever(seed: int) -> None:
+    """Found by search: exchanging all wrong references at once comes back to where it began. Of the solution,
+    those that push have no slope and the others none below 0."""
+    draw = np.random.default_rng(seed)
+    count = draw.integers(6, 12)
+    A = draw.standard_normal((count, count + 2))
+    A = A + 2 * A[:1] if seed % 2 else A
+    A /= np.linalg.norm(A, axis=1, keepdims=True)
+    q = draw.standard_normal(count)
+    q = A @ draw.standard_normal(count + 2) if seed % 3 == 0 else q
+    gram, dots = torch.as_tensor(A @ A.T)[None], torch.as_tensor(q)[None]
+    v = dual(gram, dots)
+    slope = (gram @ v[..., None])[..., 0] + dots
+    assert (v >= 0).all()
+    assert (slope > -1e-8).all()
+    assert (v * slope).abs().max() < 1e-8
+
+
 # In the loop
 
 
@@ -207,6 +226,17 @@ def test_a_sample_of_the_buffer(make, two_tasks) -> None:
     whole, sampled = two_tasks(make(0.3))[1][-1], two_tasks(make(0.3, sample=100))[1][-1]
     torch.testing.assert_close(whole.theta, sampled.theta, rtol=1e-5, atol=1e-7)
     assert not torch.allclose(whole.theta, moments[-1].theta)
+
+
+def test_a_sample_holds_no_padding(two_tasks) -> None:
+    """Replicas that keep fewer items than others: a sample is of their own."""
+    method = GEM((0.1, 0.5), sample=3)
+    stream, moments = two_tasks(method)
+    for block in by_task(moments[-1].state.buffer):
+        assert block.weight.sum(1).tolist() == [3, 16]
+        for step in range(5):
+            now = Now(moments[-1].network, stream[2], 1, step, stream.replicas)
+            assert (method._drawn(block, now).weight == 1).all()
 
 
 def test_violations_are_counted(two_tasks) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -61,6 +62,9 @@ def test_every_panel_has_its_content(records):
     assert found["searches"][0]["lines"]["average"]["x"] == [1, 30, 1000]
     assert len(found["portraits"]) == 11
     assert len(found["scenes"]) == 2  # one a seed: methods share it
+    assert {(p["label"], *p["x"]) for p in found["prototypes"]} == {
+        ("Vanilla", 2.0, 20.0), ("Rehearsal 0.5", 2.0), ("EWC", 2.0)
+    }  # fmt: skip
 
 
 def test_a_cell_holds_the_mean_of_its_seeds_and_the_paper(records):
@@ -429,6 +433,11 @@ def test_the_page_fits_and_follows_the_colour_scheme(look, page_file, width, sch
     assert before == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 27)"}[scheme]
     page.click("#theme")
     assert page.evaluate(ground) != before
+    tops = page.locator("#memory-grid button").evaluate_all(
+        "all => all.map(b => [b.getBoundingClientRect().top, b.getBoundingClientRect().bottom])"
+    )
+    rows = sorted({(round(a), round(b)) for a, b in tops})
+    assert all(above[1] <= below[0] + 1 for above, below in pairwise(rows))  # no row lies on another
 
 
 def test_everything_is_reached_by_the_keyboard(look, page_file):

@@ -59,6 +59,12 @@ def test_permuted_pixels_are_the_data_sets(seed: int, task: int) -> None:
     assert (view.permutation != np.arange(64)).any()
 
 
+def test_every_task_and_seed_has_its_own_permutation_and_items() -> None:
+    views = [stream(seed).view(seed, task) for seed in (0, 1) for task in range(3)]
+    for part in ("permutation", "train", "test"):
+        assert len({tuple(getattr(view, part)) for view in views}) == 6
+
+
 @given(seed=seeds, degrees=st.sampled_from([0, 360, -720]))
 def test_rotation_by_nothing_is_the_identity(seed: int, degrees: int) -> None:
     images = np.random.default_rng(seed).integers(0, 255, (3, 5, 7), dtype=np.uint8)

@@ -91,8 +91,10 @@ def test_broken_off_while_records_are_written(tmp_path: Path, monkeypatch: pytes
         run(pack, store)
     monkeypatch.undo()
     assert len(store) == 1
-    outcome = run(pack, store, watch=Work(on_change=lambda work: None))
+    work = Work()
+    outcome = run(pack, store, watch=work)
     assert (outcome.ran, outcome.found) == (2, 1)
+    assert work.doing == ""  # nothing was trained again: the last checkpoint had all scores
     assert all(same(a, b) for a, b in zip(whole, outcome.records, strict=True))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from engramma import __version__, paper, trials
 from engramma.cells import Cell
 from engramma.datasets import DataError
-from engramma.portraits import has_memories, pack, portrait
+from engramma.portraits import has_memories, pack, portrait, prototype_index
 from engramma.trials import Recorded
 
 SEARCHED = {
@@ -42,6 +42,7 @@ def content(
         "curves": [curve for record in records if (curve := _curve(record)) is not None],
         "searches": _searches(records),
         "portraits": portraits,
+        "prototypes": _prototypes(records, data_dir) if portraits else [],
         "scenes": scenes,
         "notes": notes,
     }
@@ -225,6 +226,28 @@ def _portraits(
         notes.append(f"{left_out} more runs kept their memories; they were left out to keep this file small.")
     portraits.sort(key=lambda pair: pair[0])
     return [one for _, one in portraits], scenes, notes
+
+
+def _prototypes(
+    records: Sequence[Recorded], data_dir: str | Path | None, most: int = 80
+) -> list[dict[str, Any]]:
+    """The feature-to-prototype index over n: one run of every row of the table, setting and vertex."""
+    firsts: dict[Any, Recorded] = {}
+    for record in records:
+        if has_memories(record):
+            firsts.setdefault((label(record), trials.setting(record, "vertex")), record)
+    found: dict[str, dict[float, list[float]]] = {}
+    for record in list(firsts.values())[:most]:
+        try:
+            index = prototype_index(record, data_dir)
+        except (DataError, ValueError):  # said beside the memories
+            continue
+        line = found.setdefault(_row_label(trials.table_key(record)), {})
+        line.setdefault(float(record.description["vertex"]), []).append(index)
+    return [
+        {"label": name, "x": sorted(line), "y": [float(np.mean(line[v])) for v in sorted(line)]}
+        for name, line in found.items()
+    ]
 
 
 def _tasks(record: Recorded) -> int:

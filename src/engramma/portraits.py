@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,30 @@ def has_memories(record: Recorded) -> bool:
     return record.diverged is None and record.memories(0) is not None
 
 
+def opened(
+    record: Recorded, data_dir: str | Path | None, tasks: Sequence[int] | None = None
+) -> tuple[Built, DenseMemory, torch.Tensor]:
+    """What a run was built of, its network as it was at the end, its memories (T,M,N) after `tasks` (all)."""
+    # Looked at in full precision on the CPU, wherever and however it was trained.
+    experiment = read({**record.description, "dtype": "float64"})
+    built = build([experiment], kernel="reference", data_dir=data_dir)
+    if built.theta.numel() > 100_000:  # now the faster kernels are worth their start
+        built = build([experiment], data_dir=data_dir)
+    network = built.network.at(built.optimiser.beta(built.optimiser.epochs, built.theta))
+    found = [record.memories(k) for k in (range(len(built.stream)) if tasks is None else tasks)]
+    if any(m is None for m in found):
+        raise DataError("memories of some tasks are missing")
+    return built, network, torch.as_tensor(np.stack(found), dtype=torch.float64)  # type: ignore[arg-type]
+
+
+def prototype_index(record: Recorded, data_dir: str | Path | None = None, items: int = 100) -> float:
+    """Of the last task's test items, after it was learned: 1/memories for features, 1 for prototypes."""
+    last = len(next(iter(record.scores.values()))) - 1
+    built, network, theta = opened(record, data_dir, [last])
+    seen = built.stream[last].test.row(slice(0, items))
+    return float(diagnostics.prototypes(network, theta, seen).index[0])
+
+
 def portrait(
     record: Recorded, data_dir: str | Path | None = None, items: int = 100, probes: int | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -63,19 +88,9 @@ def portrait(
     by default fewer where the network is larger.
     Runs of one seed and one stream share a scene: its "key" says so.
     """
-    # Looked at in full precision on the CPU, wherever and however it was trained.
-    experiment = read({**record.description, "dtype": "float64"})
-    built = build([experiment], kernel="reference", data_dir=data_dir)
-    if built.theta.numel() > 100_000:  # now the faster kernels are worth their start
-        built = build([experiment], data_dir=data_dir)
+    built, network, theta = opened(record, data_dir)
     probes = probes or max(25, min(100, 12_000_000 // built.theta.numel()))
-    network = built.network.at(built.optimiser.beta(built.optimiser.epochs, built.theta))
-    tasks = range(len(built.stream))
-    found = [record.memories(k) for k in tasks]
-    if any(m is None for m in found):
-        raise DataError("memories of some tasks are missing")
-    theta = torch.as_tensor(np.stack(found), dtype=torch.float64)  # type: ignore[arg-type]
-    seen = [built.stream[k].test.row(slice(0, items)) for k in tasks]
+    seen = [built.stream[k].test.row(slice(0, items)) for k in range(len(theta))]
     visible, classes = theta[..., : network.visible], theta[..., network.visible :]
     scale = float(visible.abs().max()) / 127 or 1.0
     return {

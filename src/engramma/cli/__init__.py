@@ -21,7 +21,7 @@ class OneLine(TyperGroup):
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             interrupt.say()
-            raise typer.Exit(130) from None
+            raise typer.Exit(interrupt.STOPPED) from None
         except (ValueError, OSError, MemoryError) as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise  # the reader of our output has gone: nobody to tell
@@ -94,4 +94,9 @@ app.command()(info.info)
 
 
 def main() -> None:
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        if end.code == interrupt.STOPPED:
+            interrupt.leave()  # at once: threads that still compute would be waited for
+        raise

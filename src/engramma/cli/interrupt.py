@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-PATIENCE = 0.6  # seconds that the main thread has to answer by itself
+PATIENCE = 0.5  # seconds that the main thread has to answer by itself
+STOPPED = 130  # exit status, as shells have it for SIGINT
 
 kept: Callable[[], str] = lambda: "nothing was written"  # noqa: E731  (set by the command that runs)
 _answering = threading.Event()
@@ -25,6 +26,13 @@ def say() -> None:
     if not _answering.is_set():
         _answering.set()
         print(f"\nengramma: stopped; {kept()}", file=sys.stderr, flush=True)
+
+
+def leave() -> None:
+    """End the process here and now. Nothing is lost: what is in its place is whole, the rest was not yet."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(STOPPED)
 
 
 @contextmanager
@@ -52,5 +60,5 @@ def _listen(heard: int) -> None:
             say()
             if sys.stderr.isatty():
                 print("\x1b[?25h", end="", file=sys.stderr, flush=True)  # the progress bar hid the cursor
-            os._exit(130)
+            leave()
     os.close(heard)

@@ -51,6 +51,10 @@ def reproduce(
         typer.Option(help="Only these: vanilla,ewc", metavar="NAME,...", show_default="all"),
     ] = None,
     strengths: StrengthsOption = None,
+    dtype: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="float64 | float32 | mixed", metavar="NAME", show_default="the study's"),
+    ] = None,
     out: OutOption = Path("output"),
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
@@ -79,6 +83,8 @@ def reproduce(
     runs = [(study, study.runs(scale, some_seeds, some_vertices, some_rows, found)) for study in chosen]
     if strengths:
         tables.say_used(found, [run.experiment for _, part in runs for run in part], strengths)
+    if dtype:
+        runs = [(s, [r._replace(experiment=r.experiment.but(dtype=dtype)) for r in part]) for s, part in runs]
     if dry_run:
         _dry(runs, scale, store, device, kernel, data_dir)
         return

@@ -105,11 +105,8 @@ def matrix(records: Sequence[Record]) -> None:
     for j in shown:
         table.add_column(f"task {j + 1}" if tasks <= 5 else str(j + 1), justify="right", no_wrap=True)
     for k in range(tasks):
-        cells = [[r.scores[name][k, j] for r in records] for j in shown]
-        texts = [
-            spread(c) if tasks <= 5 else spread([np.nanmean(c)] if not np.isnan(c).all() else c, 2)
-            for c in cells
-        ]
+        cells = [[float(r.scores[name][k, j]) for r in records] for j in shown]
+        texts = [spread(cell) if tasks <= 5 else spread(cell, 2).partition("±")[0] for cell in cells]
         table.add_row(f"task {k + 1}" if tasks <= 5 else str(k + 1), *texts)
     out.print(table)
 

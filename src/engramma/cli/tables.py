@@ -22,7 +22,10 @@ FORMATS = ("rich", "md", "latex", "csv")
 EVERYTHING = "scores"  # the table of whatever a store holds
 
 FromOption = Annotated[Path, typer.Option("--from", help="Folder of records.", metavar="STORE")]
-ScaleOption = Annotated[str, typer.Option(help="demo | small | paper", metavar="NAME")]
+ScaleOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="demo | small | paper", metavar="NAME", show_default="the largest the store has"),
+]
 RowsOption = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(help="Only these rows of the study: vanilla,ewc", metavar="NAME,...", show_default="all"),
@@ -53,7 +56,7 @@ def say_used(found: list[Choice], experiments: list[Experiment], path: Path) -> 
 def table(
     name: Annotated[str, typer.Argument(metavar="STUDY", help="A study by name; scores: all of the store.")],
     store: FromOption = Path("runs"),
-    scale: ScaleOption = "demo",
+    scale: ScaleOption = None,
     rows: RowsOption = None,
     strengths: StrengthsOption = None,
     form: Annotated[
@@ -93,7 +96,7 @@ def figure(
     out: Annotated[Path, typer.Option(help="Folder for the PDF and PNG files.", metavar="DIR")] = Path(
         "figures"
     ),
-    scale: ScaleOption = "demo",
+    scale: ScaleOption = None,
     rows: RowsOption = None,
     strengths: StrengthsOption = None,
     kind: Annotated[
@@ -182,7 +185,7 @@ def _open(store: Path):
 
 
 def _records(
-    name: str, store: Path, scale: str, rows: str | None, found: Sequence[Choice] = ()
+    name: str, store: Path, scale: str | None, rows: str | None, found: Sequence[Choice] = ()
 ) -> list[Record]:
     """Those of a study's runs that the store has, in the study's order; or all of the store."""
     from engramma import studies
@@ -194,11 +197,11 @@ def _records(
             raise ValueError(f"--from must be a folder of records; {store} has none")
         return everything
     only = [row.strip() for row in rows.split(",")] if rows else None
-    runs = studies.load(name).runs(scale, rows=only, chosen=found)
-    kept = [record for run in runs if (record := there.find(run.experiment)) is not None]
-    if not kept:
-        raise ValueError(
-            f"no records of {name} at scale {scale} in {store}: "
-            f"engramma reproduce {name} --scale {scale} makes them"
-        )
-    return kept
+    for size in [scale] if scale else reversed(studies.SCALES):
+        runs = studies.load(name).runs(size, rows=only, chosen=found)
+        if kept := [record for run in runs if (record := there.find(run.experiment)) is not None]:
+            return kept
+    at = f" at scale {scale}" if scale else ""
+    raise ValueError(
+        f"no records of {name}{at} in {store}: engramma reproduce {name} --scale {scale or 'demo'} makes them"
+    )

@@ -121,9 +121,9 @@ def run(
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # a method of one's own may lie beside
     base = read_toml(config) if config else {}
-    asked_seeds = seeds if seeds is not None else base.pop("seeds", None)
-    asked_strengths = strengths if strengths is not None else base.pop("strengths", None)
-    base.pop("seeds", None), base.pop("strengths", None)
+    in_file = {key: base.pop(key, None) for key in ("seeds", "strengths")}
+    asked_seeds = seeds if seeds is not None else in_file["seeds"]
+    asked_strengths = strengths if strengths is not None else in_file["strengths"]
     told = given(settings)
     bases = [base]
     if config and "chosen" in base:  # what engramma tune found: one entry for each method and vertex

@@ -1,3 +1,5 @@
+# pyright: reportArgumentType=false, reportCallIssue=false
+# Triton's programs take options and constants its stubs do not know.
 """Triton on CUDA, in the memories' own precision: cuBLAS products around fused elementwise passes."""
 
 from __future__ import annotations
@@ -117,6 +119,7 @@ def step(
         rates = torch.full((replicas,), rate, dtype=theta.dtype, device=theta.device)
     _step[(replicas * memories,)](
         theta, grad, velocity, rates, moved, fresh, memories, neurons, visible,
-        momentum=momentum, clamp=clamp or 0.0, clamped=clamp is not None, BN=triton.next_power_of_2(neurons), num_warps=4,
+        momentum=momentum, clamp=clamp or 0.0, clamped=clamp is not None,
+        BN=triton.next_power_of_2(neurons), num_warps=4,
     )  # fmt: skip
     return moved, fresh

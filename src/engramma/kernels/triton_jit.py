@@ -1,3 +1,5 @@
+# pyright: reportGeneralTypeIssues=false, reportArgumentType=false, reportOperatorIssue=false
+# What stands here is Triton's language, not Python's.
 """The Triton programs behind `triton_gpu` and `triton_mixed`.
 
 Every program owns a tile of items and all memories of one replica, with the similarities in

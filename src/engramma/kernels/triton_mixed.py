@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportCallIssue=false
 """Triton on CUDA, mixed precision: memories, gradients and steps in float64, the work on items in less.
 
 Items are +-1 and so exact in bfloat16; memories and dh are sums of two bfloat16 parts (16 bits), so

@@ -1,9 +1,9 @@
 /* Diagnostics, the theme, and the start of everything. */
 
 function drawDiagnostics() {
-  const p = portrait(), tasks = p.scene.tasks, afters = Array.from({ length: tasks }, (_, k) => `after task ${k + 1}`);
+  const p = portrait(), tasks = p.scene.tasks, afters = Array.from({ length: tasks }, (_, k) => String(k + 1));
   const stacked = (rows, words, id, title) => chart(byId(id), rows.map(({ name, y, ink, pattern }) => ({ type: "bar", name, x: afters, y,
-    marker: { color: ink, pattern: { shape: pattern || "" } } })), { barmode: "stack", legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, traceorder: "normal" }, xaxis: { type: "category" }, yaxis: { title: { text: title } } }, words);
+    marker: { color: ink, pattern: { shape: pattern || "" } } })), { barmode: "stack", legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, traceorder: "normal" }, xaxis: { type: "category", title: { text: "after task" } }, yaxis: { title: { text: title } } }, words);
   byId("diag-note").textContent = `Of ${nameOf(p)}, the network chosen above; measured with test items and ${p.census[0].probes} random probes after every task.`;
   const count = (k, t) => p.owner.slice(k * p.memories, (k + 1) * p.memories).filter((o) => o === t).length;
   stacked([...Array(tasks).keys()].map((t) => ({ name: `task ${t + 1}`, y: afters.map((_, k) => count(k, t)), ink: colour(t) })),
@@ -11,15 +11,13 @@ function drawDiagnostics() {
   const kinds = [["true", 2, ""], ["mixed", 4, "/"], ["spurious", 5, "x"], ["unsettled", 6, "."]];
   stacked(kinds.map(([name, ink, pattern]) => ({ name, y: p.census.map((c) => c[name]), ink: colour(ink), pattern })),
     "Shares of random probes by where they come to rest", "diag-census", "share of probes");
-  const labels = unique(DATA.portraits.map((q) => q.label));
-  chart(byId("diag-prototypes"), labels.map((name, k) => {
-    const vertices = unique(DATA.portraits.filter((q) => q.label === name).map((q) => q.vertex)).sort((a, b) => a - b);
-    return { name: literal(name), mode: "lines+markers", x: vertices, line: { color: colour(k), dash: DASHES[k % DASHES.length] }, marker: { symbol: MARKS[k % MARKS.length], size: 8 },
-      y: vertices.map((v) => mean(DATA.portraits.filter((q) => q.label === name && q.vertex === v).map((q) => q.prototypes[q.prototypes.length - 1].index))) };
-  }), { xaxis: { title: { text: "vertex n" } }, yaxis: { title: { text: "prototype index" }, range: [0, 1] }, showlegend: false }, "Prototype index over n");
-  byId("diag-legend").replaceChildren(...labels.map((name, k) => {
-    const entry = make("span", `${GLYPHS[k % GLYPHS.length]} ${name}`);
-    entry.style.color = colour(k);
+  chart(byId("diag-prototypes"), DATA.prototypes.map((line, k) => ({ name: literal(line.label), mode: "lines+markers", x: line.x, y: line.y,
+    line: { color: colour(k), dash: DASHES[k % DASHES.length] }, marker: { symbol: MARKS[k % MARKS.length], size: 8 } })),
+    { xaxis: { title: { text: "vertex n" } }, yaxis: { title: { text: "prototype index" }, range: [0, 1] }, showlegend: false }, "Prototype index over n");
+  byId("diag-legend").replaceChildren(...DATA.prototypes.map((line, k) => {
+    const entry = make("span"), mark = make("b", GLYPHS[k % GLYPHS.length]);
+    mark.style.color = colour(k);
+    entry.append(mark, make("span", ` ${line.label}`));
     return entry;
   }));
   drawCoverage();
@@ -33,11 +31,13 @@ function drawCoverage() {
   const over = (q, c, pick) => q.coverage[pick].map((row) => row[c]).filter((x) => x !== null);
   const overlap = rows.map((q) => labels.map((_, c) => { const all = over(q, c, "overlap"); return all.length ? mean(all) : null; }));
   const count = rows.map((q) => labels.map((_, c) => over(q, c, "count").reduce((a, b) => a + b, 0)));
+  const narrow = box.clientWidth < 480, seeds = unique(rows.map((q) => q.seed)).length > 1;
+  const names = rows.map((q) => `${literal(q.label)}${narrow ? "<br>" : ", "}n=${q.vertex}${seeds ? `, seed ${q.seed}` : ""}`);
   box.style.height = `${Math.max(270, 110 + 26 * rows.length)}px`;
-  chart(box, [{ type: "heatmap", z: overlap, x: labels.map(literal), y: rows.map((q) => literal(`${q.label}, n=${q.vertex}, seed ${q.seed}`)), text: count,
-    texttemplate: labels.length <= 12 ? "%{text}" : "", textfont: { size: 10 }, zmin: 0, zmax: 1, colorbar: { title: { text: "overlap" }, thickness: 10 },
+  chart(box, [{ type: "heatmap", z: overlap, x: labels.map(literal), y: names, text: count,
+    texttemplate: labels.length <= 12 && !narrow ? "%{text}" : "", textfont: { size: 10 }, zmin: 0, zmax: 1, showscale: !narrow, colorbar: { title: { text: "overlap" }, thickness: 10 },
     hovertemplate: "%{y}<br>class %{x}: mean overlap %{z:.2f}, %{text} kept<extra></extra>", colorscale: CIVIDIS.map((c, k) => [k / (CIVIDIS.length - 1), `rgb(${c.join(",")})`]) }],
-    { xaxis: { type: "category", title: { text: "class (numbers: items kept)" } }, yaxis: { type: "category", autorange: "reversed", tickfont: { size: 10 } } },
+    { xaxis: { type: "category", title: { text: narrow ? "class (light: overlap 1, dark: 0)" : "class (numbers: items kept)" } }, yaxis: { type: "category", autorange: "reversed", tickfont: { size: narrow ? 9 : 10 } } },
     "Overlap of each class's test items with the nearest kept item, by network and class");
 }
 

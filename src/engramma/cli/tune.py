@@ -250,6 +250,6 @@ def _show(found: list[Found]) -> None:
             base = each.search.base
             show.err.print(
                 f"engramma: {base.method} at n = {base.vertex:g}: the best lambda lies at the end of what "
-                f"was searched, {each.search.low:g} to {each.search.high:g}; a wider --range may have a better",
+                f"was searched, {each.search.low:g} to {each.search.high:g}; try a wider --range",
                 style="yellow", soft_wrap=True,
             )  # fmt: skip

@@ -106,7 +106,11 @@ def test_a_straight_line_stays_one_and_its_top_is_at_the_edge() -> None:
 
 
 def test_the_band_knows_that_seeds_differ_in_shape_but_not_in_level() -> None:
+<<<<<<< HEAD
     """Where peaks lie apart the band covers the mean of many seeds better; a shift widens nothing."""
+=======
+    """Where peaks lie apart it covers the mean of many seeds better; a shift of level widens nothing."""
+>>>>>>> tune
     rng = np.random.default_rng(0)
     x = np.logspace(-2, 6, 40)
 
@@ -540,6 +544,7 @@ def test_the_chosen_strength_is_within_the_flat_top_of_a_dense_grid(
     search = strength_search(read(LEARNT), "demo", SEEDS, 20, (1.0, 1e5))
     (found,) = tune([search], Store(tmp_path), batch=batch)
     assert found.response is not None
-    assert 30 < dense.flat[0] < dense.flat[1] < 1000  # the grid has a top to be missed
-    assert dense.flat[0] <= found.response.chosen <= dense.flat[1]
+    assert 20 < dense.flat[0] < dense.flat[1] < 500  # the grid has a top to be missed
+    step = 10 ** (5 / 15)  # of the grid, which knows its flat top no better
+    assert dense.flat[0] / step <= found.response.chosen <= dense.flat[1] * step
     assert not found.response.at_edge

@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-SHARES = (0.03, 0.05, 0.08, 0.12, 0.18, 0.27)  # bandwidths tried, as shares of the range searched
+# Bandwidths tried, as shares of the range; none below one trial's share, which would follow the noise.
+SHARES = (0.02, 0.03, 0.05, 0.08, 0.12, 0.18, 0.27)
 FEW = 5
 STEPS = 301  # places at which the smoothed response is worked out
 LEVEL = 0.01  # accuracies closer than this are alike, whatever the noise
@@ -61,7 +62,8 @@ def smooth(strength: np.ndarray, value: np.ndarray, log: bool) -> Response:
         own = np.array([y[u == place].mean() for place in where])
         mean, error, width = np.interp(places, where, own), np.zeros(STEPS), 0.0
     else:
-        width = min((share * span for share in SHARES), key=lambda h: _left_out(u, y, h))
+        wide = [share * span for share in SHARES if share >= 1 / len(y)]
+        width = min(wide, key=lambda h: _left_out(u, y, h))
         hat = _rows(u, u, width)
         freedom = len(y) - float(np.trace(2 * hat - hat @ hat.T))
         sigma = np.sqrt(((y - hat @ y) ** 2).sum() / max(freedom, 1.0))

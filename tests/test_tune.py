@@ -106,11 +106,7 @@ def test_a_straight_line_stays_one_and_its_top_is_at_the_edge() -> None:
 
 
 def test_the_band_knows_that_seeds_differ_in_shape_but_not_in_level() -> None:
-<<<<<<< HEAD
-    """Where peaks lie apart the band covers the mean of many seeds better; a shift widens nothing."""
-=======
     """Where peaks lie apart it covers the mean of many seeds better; a shift of level widens nothing."""
->>>>>>> tune
     rng = np.random.default_rng(0)
     x = np.logspace(-2, 6, 40)
 

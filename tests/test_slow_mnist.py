@@ -23,8 +23,9 @@ def test_vanilla_on_permuted_mnist(device: torch.device, dtype: torch.dtype) -> 
     """n = 2, 2,000 items a task, two seeds, 500 epochs: tasks are learned, and earlier ones are lost.
 
     Of seeds 0 to 4, seed 1 is left out because it fails: its fourth task is not learned (own accuracy 0.18
-    with the reference and 0.17 with the numba kernel), for a reason not found yet; it may be the instability
-    under small batches that the paper speaks of. The others keep to both bounds: own accuracy 0.86 to 0.91, averages 0.34 to 0.39."""
+    with the reference and 0.17 with the numba kernel), for a reason not found yet; it may be the
+    instability under small batches that the paper speaks of. The others keep to both bounds: own accuracy
+    0.86 to 0.91, averages 0.34 to 0.39."""
     try:
         data = load("mnist")
     except DataError as error:

@@ -6,7 +6,8 @@ import datetime
 import hashlib
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,26 @@ def seed_major(experiments: Sequence[Experiment]) -> list[Experiment]:
 
 def pack_name(experiments: Sequence[Experiment]) -> str:
     return hashlib.sha256(" ".join(e.hash() for e in experiments).encode()).hexdigest()[:20]
+
+
+SMALL = 5e8  # multiplications an epoch below which a second thread costs more than it brings
+
+
+@contextmanager
+def suited_threads(device: torch.device | str, experiments: Sequence[Experiment]) -> Iterator[None]:
+    """One thread for small problems on a CPU: threads would mostly wait for each other."""
+    from engramma.planning import work
+
+    before = torch.get_num_threads()
+    small = sum(work(e, e.tasks - 1) for e in experiments) < SMALL
+    if torch.device(device).type != "cpu" or not small:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def run_pack(

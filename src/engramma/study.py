@@ -16,7 +16,7 @@ from engramma import checkpoints
 from engramma.claims import Claims
 from engramma.experiment import VARYING, Experiment, build
 from engramma.kernels import kernel_for
-from engramma.packs import run_pack
+from engramma.packs import run_pack, suited_threads
 from engramma.planning import halves, memory, plan, work
 from engramma.records import Record, Store
 
@@ -170,7 +170,8 @@ def _run(pack: list[Experiment], store: Store, watch: Work, **options: Any) -> N
 
     short = False
     try:
-        run_pack(pack, store, tick=tick, **options)
+        with suited_threads(options.get("device", "cpu"), pack):
+            run_pack(pack, store, tick=tick, **options)
     except (torch.OutOfMemoryError, MemoryError):
         short = True
     except RuntimeError as error:

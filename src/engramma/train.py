@@ -101,8 +101,11 @@ class Batches:
         keys = keys.masked_fill(self.items.weight == 0, torch.iinfo(keys.dtype).max)
         order = keys.argsort(1)
         for place, there, active in self._cuts:
-            spot = order.gather(1, place)
-            batch = Items(*(part[self._row, spot] for part in self.items))
+            spot = (order.gather(1, place) + self._row * order.shape[1]).flatten()
+            # Whole rows of a flat array: several times faster than two indices at once.
+            batch = Items(
+                *(p.flatten(0, 1).index_select(0, spot).unflatten(0, place.shape) for p in self.items)
+            )
             yield batch._replace(weight=batch.weight * there), active
 
     @cached_property

@@ -31,9 +31,11 @@ def table2_bars(records: Sequence[Recorded]) -> Figure:
 
 def _panel(axes: Axes, table: tables.Table, column: int) -> None:
     # A gap between categories; the first row on top.
+    shown = {line.category for line in table.lines}
+    rows = [row for row in paper.rows() if row.category in shown]
     place, heights = 0.0, []
-    for i, row in enumerate(paper.rows()):
-        place += 1.0 if i == 0 or row.category == paper.rows()[i - 1].category else 1.5
+    for i, row in enumerate(rows):
+        place += 1.0 if i == 0 or row.category == rows[i - 1].category else 1.5
         heights.append(-place)
     y = np.array(heights)
     cells = [cell for line in table.lines if isinstance(cell := line.cells[column], Cell)]
@@ -52,7 +54,7 @@ def _panel(axes: Axes, table: tables.Table, column: int) -> None:
         if note:
             right = np.nan_to_num(cell.mean) + np.nan_to_num(cell.sd) + 0.015
             axes.text(right, height + 0.2, note, va="center", fontsize=6, color=style.COLOURS[1])
-    axes.set_yticks(y, [row.full_label for row in paper.rows()])
+    axes.set_yticks(y, [row.full_label for row in rows])
     axes.set_xlim(0, 1)
     axes.set_ylim(y[-1] - 0.7, y[0] + 0.7)
     axes.tick_params(axis="y", length=0)

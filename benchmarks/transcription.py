@@ -86,7 +86,7 @@ def main(rounds: int = 3, count: int = 1600) -> None:
         def step(name: str, net: DenseMemory = net, rule=rule, velocity: Tensor = velocity) -> None:
             rule.step(theta, WAYS[name](net, theta, batch), velocity, 1, net.visible)
 
-        times = race({name: lambda name=name: step(name) for name in WAYS}, rounds, warm=0)
+        times = race({name: lambda name=name: step(name) for name in WAYS}, rounds)
         for name, time in times.items():
             rows.append({"n": n, "way": name, "items": count, **time})
             print(f"n={n:<3} B={count} {name:10} {time['ratio']:6.1f} x the time", end="")

@@ -101,8 +101,12 @@ class DenseMemory:
 
     def gradient(self, theta: Tensor, items: Items) -> Tensor:
         """(R,M,N): the gradient of each replica's own loss, in closed form."""
+        share = items.weight / (items.weight.sum(-1, keepdim=True).clamp(min=1) * items.target.shape[-1])
+        if hasattr(self.kernel, "gradient"):  # all of it at once
+            scored, u = self._scored(theta, items.probe)
+            aim = items.probe, items.target, share
+            return self.kernel.gradient(theta, *aim, self.scale, scored, self.exponent, self.interaction, u)
         h, a, u, scored = self._clamped(theta, items.probe)
-        share = items.weight / (items.weight.sum(-1, keepdim=True).clamp(min=1) * a.shape[-1])
         dh, da = self.kernel.pull(h, a, items.target, share, self.exponent, self.interaction, u)
         grad = self.kernel.product_back(dh, items.probe, self.neurons)
         grad[..., scored] += da
@@ -185,17 +189,19 @@ class DenseMemory:
                 break
         return Relaxed(state, count, ~moving)
 
+    def _scored(
+        self, theta: Tensor, probe: Tensor, neurons: slice | None = None
+    ) -> tuple[slice, Tensor | None]:
+        """Which neurons are scored, and u."""
+        if neurons is None and not self.autoassociative:
+            return slice(self.visible, self.neurons), None  # a classifier's probe has them at -1
+        scored = neurons or slice(0, self.neurons)
+        return scored, -probe[..., : self.neurons][..., scored].to(theta.dtype)
+
     def _clamped(
         self, theta: Tensor, probe: Tensor, neurons: slice | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None, slice]:
-        if neurons is None and not self.autoassociative:
-            scored, u = (
-                slice(self.visible, self.neurons),
-                None,
-            )  # a classifier's probe has them at -1
-        else:
-            scored = neurons or slice(0, self.neurons)
-            u = -probe[..., : self.neurons][..., scored].to(theta.dtype)
+        scored, u = self._scored(theta, probe, neurons)
         h = self.similarity(theta, probe)
         return h, (self.scale * theta[..., scored]).contiguous(), u, scored
 

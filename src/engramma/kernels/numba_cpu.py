@@ -27,9 +27,52 @@ from engramma.interactions import Interaction, LeakyRectifiedPolynomial
 from engramma.kernels import numba_loops as loops
 from engramma.kernels.reference import prepare
 
-__all__ = ["moments", "prepare", "product", "product_back", "pull", "scores", "slopes", "step"]
+__all__ = ["gradient", "moments", "prepare", "product", "product_back", "pull", "scores", "slopes", "step"]
 
 name = "numba"
+
+# The C library gives a large block back to the system when it is freed, and the next one is made anew page
+# by page, which can cost more than the arithmetic on it. glibc keeps blocks of a size (up to 32 MiB) that it
+# has once seen freed; this one is never touched and costs nothing.
+_ = np.empty(31 << 20, np.uint8)
+del _
+
+
+def gradient(
+    theta: Tensor,
+    probe: Tensor,
+    target: Tensor,
+    share: Tensor,
+    scale: float | Tensor,
+    scored: slice,
+    m: int,
+    f: Interaction,
+    u: Tensor | None = None,
+) -> Tensor:
+    """`product`, `pull` and `product_back` in one go, a block of items at a time.
+
+    One thread makes a block's similarities, turns them into dh where they stand and uses them up, all
+    while they are in its cache: those of all items are never there at once.
+    """
+    x = _array(probe, theta.dtype)[..., : theta.shape[2]]
+    scales = np.broadcast_to(np.asarray(scale, x.dtype).reshape(-1), len(theta))
+    # The scale goes onto the memories, which are few, and not onto the similarities, which are many.
+    z = np.multiply(theta.numpy(), scales[:, None, None])
+    a = np.ascontiguousarray(z[..., scored].swapaxes(1, 2))
+    turn = _turn(len(z), target, share, m, f, u, theta.dtype)
+    blocks, times = _cut(x.shape[1]), len(z) // len(x)
+    largest = max(block.stop - block.start for block in blocks)
+    spare = [np.empty((largest, z.shape[1]), x.dtype) for _ in range(torch.get_num_threads())]
+
+    def work(r: int, block: slice, da: Any, out: Any) -> None:
+        whole, items = spare.pop(), x[r // times, block]
+        h = whole[: len(items)]
+        np.dot(items, z[r].T, out=h)
+        turn(r, block, h, a[r], h, da)
+        np.dot(h.T, items, out=out)
+        spare.append(whole)
+
+    return _sum_parts(work, z.shape, blocks, scales, scored.start, a.shape[1])
 
 
 def product(probe: Tensor, theta: Tensor) -> Tensor:
@@ -45,25 +88,12 @@ def product(probe: Tensor, theta: Tensor) -> Tensor:
 
 def product_back(dh: Tensor, probe: Tensor, neurons: int) -> Tensor:
     d, x, times = _array(dh), _array(probe, dh.dtype)[..., :neurons], len(dh) // len(probe)
-    blocks = _cut(x.shape[1])
-    grad = np.empty((len(d), d.shape[2], neurons), d.dtype)
-    # Every block of items makes a gradient of its own, to be added up in order; a few replicas at a time,
-    # or these would fill the memory.
-    group = min(len(d), torch.get_num_threads())
-    parts = np.empty((group, len(blocks), *grad.shape[1:]), d.dtype)
-    for first in range(0, len(d), group):
-        ours = range(first, min(first + group, len(d)))
 
-        def work(i: int, p: int, ours: range = ours) -> None:
-            r, block = ours[i], blocks[p]
-            np.dot(d[r, block].T, x[r // times, block], out=parts[i, p])
+    def work(r: int, block: slice, da: Any, out: Any) -> None:
+        del da
+        np.dot(d[r, block].T, x[r // times, block], out=out)
 
-        def add(i: int, memories: slice, ours: range = ours) -> None:
-            loops.gather(parts[i], memories.start, grad[ours[i], memories])
-
-        _each(work, len(ours), range(len(blocks)))
-        _each(add, len(ours), _cut(d.shape[2]))
-    return torch.from_numpy(grad)
+    return _sum_parts(work, (len(d), d.shape[2], neurons), _cut(x.shape[1]), np.ones(len(d), d.dtype))
 
 
 def scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None = None) -> Tensor:
@@ -93,14 +123,10 @@ def slopes(h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None = N
 def pull(
     h: Tensor, a: Tensor, target: Tensor, share: Tensor, m: int, f: Interaction, u: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    z, signs = _array(a.mT), _signs(h, a, u)
-    n, leak, less, low, factor = _rule(f, h.dtype)
-    goal, weight = _array(target, h.dtype), _array(share, h.dtype)
-    times, each = len(h) // len(goal), len(h) // len(signs)
+    z, turn = _array(a.mT), _turn(len(h), target, share, m, f, u, h.dtype)
 
     def work(r: int, block: slice, h_r: Any, dh: Any, da: Any) -> None:
-        t, w, s = goal[r // times, block], weight[r // times, block], signs[r // each, block]
-        loops.pull(h_r, z[r], t, w, m, s, n, leak, less, low, factor, dh, da)
+        turn(r, block, h_r, z[r], dh, da)
 
     dh, da = _sum_blocks(work, h, z)
     return dh, 2 * da
@@ -141,6 +167,54 @@ def step(
 
     _each(work, len(z), _cut(z.shape[1]))
     return torch.from_numpy(moved), torch.from_numpy(fresh)
+
+
+def _turn(
+    replicas: int, target: Tensor, share: Tensor, m: int, f: Interaction, u: Tensor | None, dtype: torch.dtype
+) -> Callable[..., None]:
+    """`pull` of one replica's block of items: writes dh, which may be h itself, and adds half of da."""
+    goal, weight = _array(target, dtype), _array(share, dtype)
+    signs = np.ones((1, *goal.shape[1:]), goal.dtype) if u is None else _array(u)
+    n, leak, less, low, factor = _rule(f, dtype)
+    times, each = replicas // len(goal), replicas // len(signs)
+
+    def turn(r: int, block: slice, h: Any, a: Any, dh: Any, da: Any) -> None:
+        t, w, s = goal[r // times, block], weight[r // times, block], signs[r // each, block]
+        loops.pull(h, a, t, w, m, s, n, leak, less, low, factor, dh, da)
+
+    return turn
+
+
+def _sum_parts(
+    work: Callable[..., None],
+    shape: tuple[int, ...],
+    blocks: list[slice],
+    scales: Any,
+    first: int = 0,
+    scored: int = 0,
+) -> Tensor:
+    """scales (R,) times the sum over blocks of what `work` writes, a (M,N) a block, and, in the columns
+    from `first` on, of twice what it adds to da (scored,M).
+
+    Every block has a part of its own, and the parts are added up in order, whoever was done first; a few
+    replicas at a time, or the parts would fill the memory.
+    """
+    total, group = np.empty(shape, scales.dtype), min(shape[0], torch.get_num_threads())
+    parts = [np.empty((len(blocks), *shape[1:]), scales.dtype) for _ in range(group)]
+    for start in range(0, shape[0], group):
+        ours = range(start, min(start + group, shape[0]))
+        da = np.zeros((len(ours), len(blocks), scored, shape[1]), scales.dtype)
+
+        def make(i: int, p: int, ours: range = ours, da: Any = da) -> None:
+            work(ours[i], blocks[p], da[i, p], parts[i][p])
+
+        def add(i: int, some: slice, ours: range = ours, da: Any = da) -> None:
+            own = 2 * da[i, :, :, some].sum(0)
+            loops.gather(parts[i], some.start, own, first, scales[ours[i]], total[ours[i], some])
+
+        _each(make, len(ours), range(len(blocks)))
+        _each(add, len(ours), _cut(shape[1]))
+    return torch.from_numpy(total)
 
 
 def _sum_blocks(work: Callable[..., None], h: Tensor, z: Any) -> tuple[Tensor, Tensor]:

@@ -210,11 +210,16 @@ def step(theta, grad, velocity, rate, momentum, visible, clamp, moved, fresh):
 
 
 @njit(**LOOP)
-def gather(parts, first, out):
-    """The sum of parts (P,M,N) over P, in order, for the memories from `first` on."""
+def gather(parts, start, own, first, scale, out):
+    """scale times the sum of parts (P,M,N) over P, in order, for the memories from `start` on;
+    own (K,M) is added to the columns from `first` on."""
     for m in range(out.shape[0]):
         for j in range(out.shape[1]):
-            out[m, j] = parts[0, first + m, j]
+            out[m, j] = parts[0, start + m, j]
         for p in range(1, parts.shape[0]):
             for j in range(out.shape[1]):
-                out[m, j] += parts[p, first + m, j]
+                out[m, j] += parts[p, start + m, j]
+        for k in range(own.shape[0]):
+            out[m, first + k] += own[k, m]
+        for j in range(out.shape[1]):
+            out[m, j] *= scale

@@ -44,7 +44,7 @@ def _terms(y, less: tl.constexpr, whole: tl.constexpr, poly: tl.constexpr, leak_
     else:
         w = tl.maximum(y, 0.0)
         p = _power(w, less, whole)
-        leaking = tl.minimum(y, 0.0)
+        leaking = tl.where(y > 0, 0.0, y)  # a minimum would lose what is not a number
         slope = tl.where(y > 0, p, leak_slope)
     return w * p, leaking, slope
 
@@ -158,9 +158,14 @@ def _step(
     size = tl.abs(v)
     seen = j < visible
     largest = tl.where(seen, tl.max(tl.where(seen, size, 0.0)), tl.max(tl.where(seen, 0.0, size)))
-    # Where nothing pulls nothing moves; what is not a number must reach the memories.
+    # Where nothing pulls nothing moves; what is not a number must reach the memories, but max, minimum and
+    # maximum may pass over it.
+    broken = tl.where(v == v, 0, 1)
+    broken = tl.where(seen, tl.max(tl.where(seen, broken, 0)), tl.max(tl.where(seen, 0, broken)))
+    largest = tl.where(broken > 0, float("nan"), largest)
     moved = theta - rate * tl.where(largest == 0, 0.0, v / tl.where(largest == 0, 1.0, largest))
     if clamped:
-        moved = tl.where(seen, tl.minimum(tl.maximum(moved, -clamp), clamp), moved)
+        low = tl.where(moved < -clamp, -clamp, moved)
+        moved = tl.where(seen, tl.where(low > clamp, clamp, low), moved)
     tl.store(out_ptr + row * N + j, moved, there)
     tl.store(v_out_ptr + row * N + j, v, there)

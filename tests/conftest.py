@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 import torch
-from hypothesis import settings
 
 from engramma.datasets import Dataset, digits
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial
@@ -16,9 +16,12 @@ from engramma.streams import ClassStream
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
-# No test passes or fails by the clock, and the same inputs are tried every time.
-settings.register_profile("engramma", deadline=None, derandomize=True, max_examples=30)
-settings.load_profile("engramma")
+with suppress(ImportError):  # a machine that only runs the tests of kernels need not have it
+    from hypothesis import settings
+
+    # No test passes or fails by the clock, and the same inputs are tried every time.
+    settings.register_profile("engramma", deadline=None, derandomize=True, max_examples=30)
+    settings.load_profile("engramma")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,16 +29,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--dtype", default="float64", choices=sorted(DTYPES), help="precision (default float64)")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     torch.set_num_threads(1)  # the networks are small, and pytest-xdist has the other cores
+    name = str(config.getoption("--device"))
+    if name != "cpu" and not name.startswith("cuda"):
+        raise pytest.UsageError(f"--device must be cpu or cuda, not {name!r}")
+    if name != "cpu" and not torch.cuda.is_available():
+        raise pytest.UsageError(f"--device {name}: PyTorch finds no CUDA device here")
 
 
 @pytest.fixture(scope="session")
 def device(request: pytest.FixtureRequest) -> torch.device:
-    device = torch.device(request.config.getoption("--device"))
-    if device.type == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
-    return device
+    return torch.device(request.config.getoption("--device"))
 
 
 @pytest.fixture(scope="session")

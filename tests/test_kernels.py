@@ -1,128 +1,66 @@
 """Every kernel computes what `kernels.reference` computes, on odd shapes as on even ones.
 
-On the CPU numba is tested; `--device cuda` tests Triton instead, and TRITON_INTERPRET=1 adds it here.
+On the CPU numba is tested; `--device cuda` tests Triton in every precision instead, and needs no more than
+pytest, torch, triton and numpy. TRITON_INTERPRET=1 adds Triton's programs here (slow).
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
+from importlib import import_module
 from types import ModuleType
-from typing import NamedTuple
 
 import pytest
 import torch
-from torch import Tensor
+from kernel_cases import (
+    FEW,
+    INTERACTIONS,
+    MIXED,
+    SHAPES,
+    SMOOTH,
+    TOLERANCE,
+    agree,
+    case,
+    check,
+    network_agrees,
+)
 
-from engramma.interactions import Interaction, LeakyRectifiedPolynomial, Polynomial, RectifiedPolynomial
-from engramma.kernels import kernel_for, numba_cpu, reference
-from engramma.network import DenseMemory, Items
-from engramma.optimiser import Optimiser
+from engramma.interactions import Interaction, LeakyRectifiedPolynomial, RectifiedPolynomial
+from engramma.kernels import reference
 
-VERTICES = (1, 1.5, 2, 3, 10, 20, 30)
-INTERACTIONS: list[Interaction] = [
-    *(LeakyRectifiedPolynomial(n) for n in VERTICES),
-    *(Polynomial(n) for n in VERTICES),
-    LeakyRectifiedPolynomial(3, leak=-0.3),
-    RectifiedPolynomial(2),
-    RectifiedPolynomial(1.5),
-]
-FEW: list[Interaction] = [LeakyRectifiedPolynomial(2), LeakyRectifiedPolynomial(20), Polynomial(1.5)]
-
-# How far a kernel may be from the reference, as a part of the largest entry that belongs to the same
-# memory (or item, for scores): sums are taken in another order, x^n loses n roundings, and 1 - tanh^2
-# of a neuron that is nearly right has few digits left in float32.
-TOLERANCE = {torch.float64: 1e-11, torch.float32: 5e-3}
+MODULES = {"numba": "numba_cpu", "triton": "triton_gpu", "mixed": "triton_mixed"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    cuda = str(metafunc.config.getoption("--device", default="cpu")).startswith("cuda")
+    names = [] if cuda else ["numba"]
+    if cuda or os.environ.get("TRITON_INTERPRET") == "1":
+        names.append("triton")
     if "kernel" in metafunc.fixturenames:
-        cuda = str(metafunc.config.getoption("--device", default="cpu")).startswith("cuda")
-        names = ["triton"] if cuda else ["numba"]
-        if not cuda and os.environ.get("TRITON_INTERPRET") == "1":
-            names.append("triton")
         metafunc.parametrize("kernel", names, indirect=True)
+    if "precision" in metafunc.fixturenames:
+        both = [(name, dtype, most) for name in names for dtype, most in TOLERANCE.items()]
+        if "triton" in names:
+            both.append(("mixed", torch.float64, MIXED))
+        ids = [f"{name}-{str(dtype)[6:]}" for name, dtype, _ in both]
+        metafunc.parametrize("precision", both, ids=ids, indirect=True)
 
 
 @pytest.fixture
 def kernel(request: pytest.FixtureRequest) -> ModuleType:
-    if request.param == "triton":
-        return pytest.importorskip("engramma.kernels.triton_gpu")
-    return numba_cpu
+    return import_module(f"engramma.kernels.{MODULES[request.param]}")
+
+
+@pytest.fixture
+def precision(request: pytest.FixtureRequest) -> tuple[ModuleType, torch.dtype, float]:
+    """A kernel, the dtype of the memories, and how far it may be from the specification in float64."""
+    name, dtype, most = request.param
+    return import_module(f"engramma.kernels.{MODULES[name]}"), dtype, most
 
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest) -> torch.device:
     return torch.device(str(request.config.getoption("--device", default="cpu")))
-
-
-class Case(NamedTuple):
-    probe: Tensor  # (S,B,N)
-    theta: Tensor  # (R,M,N)
-    h: Tensor  # (R,B,M)
-    a: Tensor  # (R,M,K)
-    g: Tensor  # (R,B,K)
-    target: Tensor  # (S,B,K)
-    share: Tensor  # (S,B)
-    u: Tensor | None  # (S,B,K)
-
-
-def case(
-    items: int = 17,
-    memories: int = 33,
-    scored: int = 3,
-    replicas: int = 4,
-    rows: int = 2,
-    signed: bool = False,
-    dtype: torch.dtype = torch.float64,
-    device: torch.device | str = "cpu",
-    neurons: int = 23,
-    spread: float = 1.0,
-) -> Case:
-    draw = torch.Generator().manual_seed(items + 100 * memories + 10000 * scored)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=draw, dtype=torch.float64)
-
-    probe = normal(rows, items, neurons).sign()
-    theta = spread * normal(replicas, memories, neurons)
-    h = reference.product(probe, theta) / neurons
-    a = theta[..., -scored:] / neurons
-    g, target = normal(replicas, items, scored), normal(rows, items, scored).sign()
-    share = normal(rows, items).abs() / items
-    u = -probe[..., -scored:] if signed else None
-    made = (probe, theta, h, a, g, target, share, u)
-    return Case(*(t if t is None else t.to(device, dtype).contiguous() for t in made))  # type: ignore[arg-type]
-
-
-def check(found: Tensor, expected: Tensor, over: int) -> None:
-    """Each entry against the largest of `expected` along the axis `over`."""
-    assert found.shape == expected.shape
-    assert found.dtype == expected.dtype
-    size = expected.double().abs().amax(over, keepdim=True)
-    # Below this both are as good as zero: the reference keeps denormal numbers, the kernels need not.
-    floor = torch.finfo(expected.dtype).tiny * 1e3
-    wrong = (found.double() - expected.double()).abs() / (size + floor)
-    assert float(wrong.max()) <= TOLERANCE[expected.dtype]
-
-
-def agree(kernel: ModuleType, function: str, arguments: tuple[object, ...], over: tuple[int, ...]) -> None:
-    found, expected = getattr(kernel, function)(*arguments), getattr(reference, function)(*arguments)
-    pairs = ((found, expected),) if isinstance(found, Tensor) else tuple(zip(found, expected, strict=True))
-    for (one, other), axis in zip(pairs, over, strict=True):
-        check(one, other, axis)
-
-
-SHAPES = [
-    {"items": 1, "memories": 1, "scored": 1, "replicas": 1, "rows": 1},
-    {"items": 3, "memories": 5, "scored": 3, "replicas": 3, "rows": 3},
-    {"items": 17, "memories": 33, "scored": 10, "replicas": 6, "rows": 2},
-    {"items": 17, "memories": 5, "scored": 1, "replicas": 4, "rows": 1},
-    {"items": 3, "memories": 33, "scored": 10, "replicas": 1, "rows": 1},
-    {"items": 300, "memories": 600, "scored": 3, "replicas": 2, "rows": 1},  # several blocks and chunks
-]
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
@@ -191,15 +129,6 @@ def test_the_slopes_of_untrained_memories_survive_in_float64(kernel: ModuleType,
     agree(kernel, "pull", (c.h, c.a, c.target, c.share, 1, RectifiedPolynomial(20)), (1, 2))
 
 
-def test_denormal_numbers_are_flushed_in_float32() -> None:
-    c = case(items=40, neurons=799, spread=0.1, dtype=torch.float32)
-    f, tiny = RectifiedPolynomial(20), torch.finfo(torch.float32).tiny
-    expected = reference.slopes(c.h, c.a, c.g, f)[0]
-    assert int(((expected != 0) & (expected.abs() < tiny)).sum()) > 0  # there is something to flush
-    for found in numba_cpu.slopes(c.h, c.a, c.g, f):
-        assert not bool(((found != 0) & (found.abs() < tiny)).any())
-
-
 @pytest.mark.parametrize("f", FEW, ids=str)
 def test_a_neuron_without_weight_has_no_score_and_no_slope(
     kernel: ModuleType, f: Interaction, place: torch.device
@@ -225,107 +154,38 @@ def test_what_is_not_a_number_stays_where_it_is(kernel: ModuleType, place: torch
     torch.testing.assert_close(moved, expected, equal_nan=True)
 
 
-@pytest.fixture
-def threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda s: "x".join(map(str, s.values())))
+@pytest.mark.parametrize("autoassociative", [False, True], ids=["classifier", "autoassociative"])
+@pytest.mark.parametrize("f", SMOOTH, ids=str)
+def test_network(
+    precision: tuple[ModuleType, torch.dtype, float],
+    shape: dict,
+    autoassociative: bool,
+    f: Interaction,
+    place: torch.device,
+) -> None:
+    kernel, dtype, most = precision
+    c = case(**shape, device=place)
+    network_agrees(kernel, c, f, dtype, most, autoassociative=autoassociative, exponent=2 if f.n == 2 else 1)
 
 
-@pytest.mark.usefixtures("threads")
-def test_threads_and_replicas_change_no_bit() -> None:
-    c, f = case(items=700, memories=300, replicas=3, rows=1), LeakyRectifiedPolynomial(3)
-    net = DenseMemory(23, 3, f, kernel=numba_cpu)
-    items = Items(c.probe, c.target, torch.ones_like(c.share), torch.arange(700)[None])
-    torch.set_num_threads(1)
-    one = net.gradient(c.theta, items)
-    moved = numba_cpu.step(c.theta, one, c.theta, 0.1, 0.6, 20, 1.0)
-    alone = torch.cat([net.gradient(c.theta[r : r + 1], items) for r in range(3)])
-    torch.set_num_threads(3)
-    assert torch.equal(one, alone)
-    assert torch.equal(one, net.gradient(c.theta, items))
-    for x, y in zip(moved, numba_cpu.step(c.theta, one, c.theta, 0.1, 0.6, 20, 1.0), strict=True):
-        assert torch.equal(x, y)
-
-
-@pytest.mark.parametrize("autoassociative", [False, True])
-def test_gradient_of_the_network(kernel: ModuleType, autoassociative: bool, place: torch.device) -> None:
-    c, f = case(items=30, device=place), LeakyRectifiedPolynomial(3)
-    beta = torch.tensor([1.0, 2.0, 0.5, 1.1], dtype=torch.float64, device=place)
-    net = DenseMemory(23, 3, f, exponent=2, autoassociative=autoassociative, beta=beta)
-    target = c.probe.flip(1) if autoassociative else c.target
-    items = Items(c.probe, target, (c.share > c.share.mean()).double(), torch.zeros_like(c.share).long())
-    items = items.row(slice(3, 25))  # rows that are not contiguous
-    fast = DenseMemory(23, 3, f, 2, autoassociative, beta, kernel)
-    ready = items._replace(probe=kernel.prepare(items.probe, torch.float64))
-    check(fast.gradient(c.theta, ready), net.gradient(c.theta, items), 2)
-    check(fast.per_item(c.theta, ready, "loss", 2), net.per_item(c.theta, items, "loss", 2), 2)
-
-
-STEP = """
-import resource, sys, torch
-from engramma.interactions import LeakyRectifiedPolynomial
-from engramma.kernels import kernel_for
-from engramma.network import DenseMemory, Items
-from engramma.optimiser import Optimiser
-torch.set_num_threads(1)
-kernel = kernel_for("cpu", sys.argv[1])
-def train(B, M, N=799, C=10):
-    net, optimiser = DenseMemory(N, C, LeakyRectifiedPolynomial(20), kernel=kernel), Optimiser(kernel=kernel)
-    probe = torch.where(torch.rand(1, B, N) < 0.5, -1.0, 1.0)
-    probe[..., -C:] = -1
-    target = -torch.ones(1, B, C)
-    items = Items(probe, target, torch.ones(1, B), torch.arange(B)[None])
-    theta = torch.randn(1, M, N) / 10
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    optimiser.step(theta, net.gradient(theta, items), optimiser.start(theta), 1, N - C)
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-train(300, 16)
-print(train(8000, 512))
-"""
-
-
-@pytest.mark.parametrize("name", ["reference", "numba"])
-def test_a_step_never_holds_items_by_memories_by_classes(name: str) -> None:
-    """What a step adds to the process, measured from outside: (B,M,C) in float32 would be 164 MB."""
-    done = subprocess.run([sys.executable, "-c", STEP, name], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 8000 * 512 * 10 * 4 * (0.75 if name == "reference" else 0.4)
-
-
-CACHE = """
-import torch
-from engramma.interactions import LeakyRectifiedPolynomial
-from engramma.kernels import numba_cpu, numba_loops
-h, g = torch.rand(1, 4, 3), torch.rand(1, 4, 2)
-numba_cpu.pull(h, h.mT[..., :2].contiguous(), g, g[..., 0], 1, LeakyRectifiedPolynomial(4))
-print(sum(numba_loops.pull.stats.cache_misses.values()), sum(numba_loops.pull.stats.cache_hits.values()))
-"""
-
-
-def test_machine_code_is_kept_on_disk(tmp_path: object) -> None:
-    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    run = [sys.executable, "-c", CACHE]
-    first, second = (
-        subprocess.run(run, env=env, capture_output=True, text=True, check=True).stdout.split()
-        for _ in range(2)
+def test_untrained_memories_learn(
+    precision: tuple[ModuleType, torch.dtype, float], place: torch.device
+) -> None:
+    """At n = 20 their slopes are near 1e-45: float64 keeps them, and so must mixed precision."""
+    kernel, dtype, most = precision
+    if dtype == torch.float32:
+        pytest.skip("float32 cannot hold them")
+    c = case(items=40, neurons=799, spread=0.1, device=place)
+    assert (
+        float(reference.pull(c.h, c.a, c.target, c.share, 1, RectifiedPolynomial(20))[0].abs().max()) < 1e-35
     )
-    assert first == ["1", "0"]
-    assert second == ["0", "1"]
+    network_agrees(kernel, c, RectifiedPolynomial(20), dtype, most)
 
 
-def test_kernels_are_found_by_name() -> None:
-    assert kernel_for("cpu") is numba_cpu
-    assert kernel_for("cpu", "numba") is numba_cpu
-    assert kernel_for("cpu", "reference") is reference
-    for device, name in (("cpu", "triton"), ("cpu", "fast"), ("cuda", "numba")):
-        with pytest.raises(ValueError, match="kernel must be"):
-            kernel_for(device, name)
-
-
-def test_optimiser_uses_its_kernel() -> None:
-    c = case()
-    slow, fast = Optimiser(), Optimiser(kernel=numba_cpu)
-    for x, y in zip(
-        fast.step(c.theta, c.theta, c.theta, 3, 20), slow.step(c.theta, c.theta, c.theta, 3, 20), strict=True
-    ):
-        torch.testing.assert_close(x, y)
+def test_rows_that_are_not_in_order(kernel: ModuleType, place: torch.device) -> None:
+    c, f = case(items=30, device=place), LeakyRectifiedPolynomial(3)
+    part = slice(3, 25)
+    cut = c._replace(probe=c.probe[:, part], target=c.target[:, part], share=c.share[:, part])
+    assert not cut.probe.is_contiguous()
+    network_agrees(kernel, cut, f, torch.float64, TOLERANCE[torch.float64])

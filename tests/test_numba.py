@@ -1,0 +1,118 @@
+"""What only the kernel of the CPU promises: threads, denormal numbers, memory, machine code kept on disk."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import torch
+from kernel_cases import case
+
+from engramma.interactions import LeakyRectifiedPolynomial, RectifiedPolynomial
+from engramma.kernels import kernel_for, numba_cpu, reference
+from engramma.network import DenseMemory, Items
+from engramma.optimiser import Optimiser
+
+
+def test_denormal_numbers_are_flushed_in_float32() -> None:
+    c = case(items=40, neurons=799, spread=0.1, dtype=torch.float32)
+    f, tiny = RectifiedPolynomial(20), torch.finfo(torch.float32).tiny
+    expected = reference.slopes(c.h, c.a, c.g, f)[0]
+    assert int(((expected != 0) & (expected.abs() < tiny)).sum()) > 0  # there is something to flush
+    for found in numba_cpu.slopes(c.h, c.a, c.g, f):
+        assert not bool(((found != 0) & (found.abs() < tiny)).any())
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
+def test_threads_and_replicas_change_no_bit() -> None:
+    c, f = case(items=700, memories=300, replicas=3, rows=1), LeakyRectifiedPolynomial(3)
+    net = DenseMemory(23, 3, f, kernel=numba_cpu)
+    items = Items(c.probe, c.target, torch.ones_like(c.share), torch.arange(700)[None])
+    torch.set_num_threads(1)
+    one = net.gradient(c.theta, items)
+    moved = numba_cpu.step(c.theta, one, c.theta, 0.1, 0.6, 20, 1.0)
+    alone = torch.cat([net.gradient(c.theta[r : r + 1], items) for r in range(3)])
+    torch.set_num_threads(3)
+    assert torch.equal(one, alone)
+    assert torch.equal(one, net.gradient(c.theta, items))
+    for x, y in zip(moved, numba_cpu.step(c.theta, one, c.theta, 0.1, 0.6, 20, 1.0), strict=True):
+        assert torch.equal(x, y)
+
+
+STEP = """
+import resource, sys, torch
+from engramma.interactions import LeakyRectifiedPolynomial
+from engramma.kernels import kernel_for
+from engramma.network import DenseMemory, Items
+from engramma.optimiser import Optimiser
+torch.set_num_threads(1)
+kernel = kernel_for("cpu", sys.argv[1])
+def train(B, M, N=799, C=10):
+    net, optimiser = DenseMemory(N, C, LeakyRectifiedPolynomial(20), kernel=kernel), Optimiser(kernel=kernel)
+    probe = torch.where(torch.rand(1, B, N) < 0.5, -1.0, 1.0)
+    probe[..., -C:] = -1
+    target = -torch.ones(1, B, C)
+    items = Items(probe, target, torch.ones(1, B), torch.arange(B)[None])
+    theta = torch.randn(1, M, N) / 10
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    optimiser.step(theta, net.gradient(theta, items), optimiser.start(theta), 1, N - C)
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+train(300, 16)
+print(train(8000, 512))
+"""
+
+
+@pytest.mark.parametrize("name", ["reference", "numba"])
+def test_a_step_never_holds_items_by_memories_by_classes(name: str) -> None:
+    """What a step adds to the process, measured from outside: (B,M,C) in float32 would be 164 MB."""
+    done = subprocess.run([sys.executable, "-c", STEP, name], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 8000 * 512 * 10 * 4 * (0.75 if name == "reference" else 0.4)
+
+
+CACHE = """
+import torch
+from engramma.interactions import LeakyRectifiedPolynomial
+from engramma.kernels import numba_cpu, numba_loops
+h, g = torch.rand(1, 4, 3), torch.rand(1, 4, 2)
+numba_cpu.pull(h, h.mT[..., :2].contiguous(), g, g[..., 0], 1, LeakyRectifiedPolynomial(4))
+print(sum(numba_loops.pull.stats.cache_misses.values()), sum(numba_loops.pull.stats.cache_hits.values()))
+"""
+
+
+def test_machine_code_is_kept_on_disk(tmp_path: object) -> None:
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    run = [sys.executable, "-c", CACHE]
+    first, second = (
+        subprocess.run(run, env=env, capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(2)
+    )
+    assert first == ["1", "0"]
+    assert second == ["0", "1"]
+
+
+def test_kernels_are_found_by_name() -> None:
+    assert kernel_for("cpu") is numba_cpu
+    assert kernel_for("cpu", "numba") is numba_cpu
+    assert kernel_for("cpu", "reference") is reference
+    for device, name in (("cpu", "triton"), ("cpu", "fast"), ("cuda", "numba")):
+        with pytest.raises(ValueError, match="kernel must be"):
+            kernel_for(device, name)
+
+
+def test_optimiser_uses_its_kernel() -> None:
+    c = case()
+    slow, fast = Optimiser(), Optimiser(kernel=numba_cpu)
+    for x, y in zip(
+        fast.step(c.theta, c.theta, c.theta, 3, 20), slow.step(c.theta, c.theta, c.theta, 3, 20), strict=True
+    ):
+        torch.testing.assert_close(x, y)

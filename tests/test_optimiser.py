@@ -43,6 +43,23 @@ def test_step(visible: int, clamp: float | None, device, dtype, near) -> None:
         assert at[..., visible:].abs().max() > clamp  # class weights are free
 
 
+def test_gradients_can_be_scaled_before_they_enter_the_velocity(device, dtype, near) -> None:
+    theta, grads, visible = 0.3 * random(2, 3, 8), random(4, 2, 3, 8, seed=1), 5
+    optimiser = Optimiser(0.1, decay=0.9, momentum=0.6, clamp=0.4, normalise="gradient")
+    at, velocity = theta.to(device, dtype), optimiser.start(theta.to(device, dtype))
+    expected, v = theta.clone(), torch.zeros_like(theta)
+    for epoch, grad in enumerate(grads, 1):
+        at, velocity = optimiser.step(at, grad.to(device, dtype), velocity, epoch, visible)
+        for r, m in [(r, m) for r in range(2) for m in range(3)]:
+            parts = [p / p.abs().max() for p in (grad[r, m, :visible], grad[r, m, visible:])]
+            v[r, m] = 0.6 * v[r, m] + torch.cat(parts)
+            expected[r, m] -= 0.1 * 0.9**epoch * v[r, m]
+        expected[..., :visible].clamp_(-0.4, 0.4)
+    torch.testing.assert_close(at, expected.to(device, dtype), **near)
+    with pytest.raises(ValueError, match="normalise must be velocity or gradient"):
+        Optimiser(normalise="both")
+
+
 @given(seed=st.integers(0, 999), scale=st.floats(1e-40, 1e40))
 def test_the_step_forgives_scale(seed: int, scale: float) -> None:
     theta, grad = 0.1 * random(2, 3, 8, seed=seed), random(2, 3, 8, seed=seed + 1)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # a description is read without PyTorch, which takes seconds 
     from engramma.streams import Stream
 
 VARYING = ("seed", "strength", "learning_rate", "initial_temperature", "final_temperature")
+LATER = {"normalise": "velocity"}  # settings younger than records: said where they differ, so names last
 STATES = {"data": "states", "tasks": 2, "items": 10}  # of a stream of states, where nothing is said
 
 # TOML has no null: "none" stands for it.
@@ -103,6 +104,9 @@ class Experiment(BaseModel):
         1.0, "Training", "largest weight but of class neurons; none: no limit", gt=0
     )
     restart: bool = setting(True, "Training", "the learning rate starts afresh with each task")
+    normalise: Literal["velocity", "gradient"] = setting(
+        "velocity", "Training", "scaled for each memory: the velocity, or every gradient before it enters it"
+    )
     dtype: Literal["float64", "float32", "mixed"] = setting(
         "float64", "Training", "precision; mixed, on CUDA: memories float64, items in less"
     )
@@ -140,7 +144,8 @@ class Experiment(BaseModel):
         return self
 
     def describe(self) -> dict[str, Any]:
-        return self.model_dump()
+        """Every setting, but for the `LATER` ones that are as they always were."""
+        return {k: v for k, v in self.model_dump().items() if k not in LATER or v != LATER[k]}
 
     def canonical(self, *without: str) -> str:
         kept = {k: v for k, v in self.describe().items() if k not in without}
@@ -258,6 +263,7 @@ def build(
         first.epochs,
         first.clamp,
         first.restart,
+        first.normalise,
         arithmetic,
     )
     return Built(

@@ -23,7 +23,14 @@ class Optimiser:
     epochs: int = 500
     clamp: float | None = 1.0
     restart: bool = True  # the learning rate starts afresh with each task; else it decays on
+    # What is divided by its largest entry, for each memory: "velocity", as the authors' public package does,
+    # or "gradient", before it enters the velocity, which then adds up to 1 / (1 - momentum) of it.
+    normalise: str = "velocity"
     kernel: ModuleType = reference
+
+    def __post_init__(self) -> None:
+        if self.normalise not in ("velocity", "gradient"):
+            raise ValueError(f"normalise must be velocity or gradient, not {self.normalise!r}")
 
     def start(self, theta: Tensor) -> Tensor:
         return torch.zeros_like(theta)
@@ -52,7 +59,11 @@ class Optimiser:
     ) -> tuple[Tensor, Tensor]:
         """One step of every replica; those not `active` (R,) have no more items this epoch and rest."""
         rate = self.rate(epoch, theta, task)
-        moved, fresh = self.kernel.step(theta, grad, velocity, rate, self.momentum, visible, self.clamp)
+        if self.normalise == "gradient":
+            fresh = self.momentum * velocity + reference.scaled(grad, visible)
+            moved = reference.clamped(theta - rate * fresh, visible, self.clamp)
+        else:
+            moved, fresh = self.kernel.step(theta, grad, velocity, rate, self.momentum, visible, self.clamp)
         if active is None:
             return moved, fresh
         keep = active[:, None, None]

@@ -113,14 +113,21 @@ def step(
     """v = p v + grad; every memory moves by its own v over the largest entry of it, the part of the
     visible neurons and that of the class neurons each by their own largest; visible weights are clamped."""
     velocity = momentum * velocity + grad
-    moved = torch.empty_like(theta)
+    return clamped(theta - rate * scaled(velocity, visible), visible, clamp), velocity
+
+
+def scaled(v: Tensor, visible: int) -> Tensor:
+    """Each memory over its largest entry: the visible neurons' part and the class neurons' by their own."""
+    out = torch.empty_like(v)
     for part in (slice(0, visible), slice(visible, None)):
-        v = velocity[..., part]
-        if v.shape[-1] == 0:
-            continue
-        largest = v.abs().amax(-1, keepdim=True)
-        # A memory that nothing pulls at stays where it is.
-        moved[..., part] = theta[..., part] - rate * torch.where(largest == 0, 0.0, v / largest)
-    if clamp is not None:
-        moved[..., :visible].clamp_(-clamp, clamp)
-    return moved, velocity
+        if v[..., part].shape[-1]:
+            largest = v[..., part].abs().amax(-1, keepdim=True)
+            # A memory that nothing pulls at stays where it is.
+            out[..., part] = torch.where(largest == 0, 0.0, v[..., part] / largest)
+    return out
+
+
+def clamped(theta: Tensor, visible: int, limit: float | None) -> Tensor:
+    if limit is not None:
+        theta[..., :visible].clamp_(-limit, limit)
+    return theta

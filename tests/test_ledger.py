@@ -2,7 +2,8 @@
 
 A row of the ledger is the average accuracy over four seeds of a small run: three tasks of 300 permuted
 digits, 32 memories, 60 epochs, learning rate 0.1. The tolerance is twice what other precisions and kernels
-made of it. Where a change is meant to move them: run this file, write the new numbers here, say so in the commit.
+made of it. Where a change is meant to move them: run this file, write the new numbers here, and say so in
+the commit.
 """
 
 from __future__ import annotations

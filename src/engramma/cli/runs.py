@@ -96,6 +96,37 @@ def verify(store: StoreOption = Path("runs")) -> None:
 
 
 @app.command()
+def pack(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The archive to write: results.tar.gz")],
+    store: StoreOption = Path("runs"),
+) -> None:
+    """Pack all records into one file, to publish or to send."""
+    from engramma import archive
+
+    count = archive.pack(_open(store), file)
+    show.out.print(f"{count} runs in {file}, {file.stat().st_size / 2**20:.1f} MiB", soft_wrap=True)
+
+
+@app.command()
+def unpack(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An archive that `runs pack` wrote.")],
+    store: StoreOption = Path("runs"),
+) -> None:
+    """Put the records of an archive into a store, each checked before it enters."""
+    from engramma import archive
+    from engramma.files import Damaged
+    from engramma.records import Store
+
+    if not file.is_file():
+        raise ValueError(f"file must be an archive of records; there is none at {file}")
+    try:
+        added, there = archive.unpack(file, Store(store))
+    except Damaged as fault:
+        raise ValueError(str(fault)) from None
+    show.out.print(f"{added} runs added to {store}, {there} were there already", soft_wrap=True)
+
+
+@app.command()
 def prune(
     names: Annotated[
         Optional[list[str]],  # noqa: UP045

@@ -31,13 +31,16 @@ def pack(store: Store, file: Path) -> int:
             raise ValueError(f"{fault}; `engramma runs verify` sets it aside")
     fresh = file.with_name(f"{file.name}.{store.owner}")
     try:
-        with fresh.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as packed:
-            with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-                for path in (p for name in names for p in sorted((store.path / name).iterdir())):
-                    member = tarfile.TarInfo(f"{path.parent.name}/{path.name}")
-                    content = path.read_bytes()
-                    member.size = len(content)
-                    tar.addfile(member, io.BytesIO(content))
+        with (
+            fresh.open("wb") as raw,
+            gzip.GzipFile("", "wb", 9, raw, mtime=0) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+        ):
+            for path in (p for name in names for p in sorted((store.path / name).iterdir())):
+                member = tarfile.TarInfo(f"{path.parent.name}/{path.name}")
+                content = path.read_bytes()
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
         os.replace(fresh, file)
     finally:
         fresh.unlink(missing_ok=True)

@@ -148,6 +148,23 @@ def test_the_description_is_full() -> None:
     assert spelled.hash() != read({"method": "ewc", "settings": {"fisher": "batch"}}).hash()
 
 
+def test_settings_younger_than_records_leave_their_names() -> None:
+    """They are described where they differ alone; written out at their default they change nothing."""
+    plain = read({"method": "agem"})
+    assert "scope" not in plain.settings
+    assert "normalise" not in plain.describe()
+    assert (
+        read({"method": "agem", "settings": {"scope": "network"}, "normalise": "velocity"}).hash()
+        == plain.hash()
+    )
+    others = [read({"method": "agem", "settings": {"scope": "memory"}}), plain.but(normalise="gradient")]
+    assert len({plain.hash(), *(other.hash() for other in others)}) == 3
+    for other in others:
+        assert Experiment(**other.describe()) == other
+        assert other.family() != plain.family()
+    assert others[1].normalise == "gradient"
+
+
 def test_later_parts_win_and_none_is_nothing() -> None:
     assert read({"clamp": "none"}).clamp is None
     assert read({"epochs": 3}, {"epochs": 4}).epochs == 4

@@ -176,6 +176,37 @@ def test_gem_in_the_loop_satisfies_every_earlier_task(two_tasks) -> None:
     assert turned
 
 
+@pytest.mark.parametrize("make", [GEM, AGEM])
+def test_each_memory_on_its_own(make, two_tasks) -> None:
+    """Scope "memory": no memory's step points against its own part of a reference, and what the step is
+    scaled to, a memory at a time, does not either (one part: the visible neurons are cut off below)."""
+    method = make(0.3, scope="memory")
+    stream, moments = two_tasks(method)
+    turned = 0
+    for moment in (m for m in moments if m.task and not m.ends_task):
+        now = Now(moment.network, stream[moment.task], moment.epoch, 0, stream.replicas)
+        grad = moment.network.gradient(moment.theta, now.task.train)
+        step = method.steer(moment.state, now, moment.theta, grad)
+        refs = method.references(by_task(moment.state.buffer), now, moment.theta)
+        before, after = ((refs * g[:, None]).sum(-1) for g in (grad, step))
+        size = refs.norm(dim=-1) * step.norm(dim=-1)[:, None]
+        assert (after > -1e-5 * size).all()
+        free = (before >= 0).all(1)  # (R,M): memories that violate nothing are left alone
+        assert torch.equal(step[free], grad[free])
+        turned += int((~free).sum())
+        scaled = step / step.abs().amax(-1, keepdim=True).clamp(min=1e-300)
+        assert (
+            (refs * scaled[:, None]).sum(-1) > -1e-5 * refs.norm(dim=-1) * scaled.norm(dim=-1)[:, None]
+        ).all()
+    assert turned
+
+
+def test_a_network_of_one_memory_has_one_scope() -> None:
+    grad, refs = torch.randn(2, 5, 1, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    alone = project(grad.flatten(0, 1)[:, None], refs[:, None].transpose(1, 2).flatten(0, 1)[:, :, None])
+    assert torch.equal(alone.view_as(grad), project(grad, refs[:, None]))
+
+
 def test_references_stacked_or_one_by_one(two_tasks) -> None:
     """Buffers of unequal sizes take another way through the network, to the same references."""
     stream, moments = two_tasks(GEM(0.3))
@@ -263,6 +294,7 @@ def test_violations_are_counted(two_tasks) -> None:
         (lambda: GEM(1.5), "proportion must be between 0 and 1"),
         (lambda: AGEM(sample=0), "sample must be at least 1"),
         (lambda: GEM(margin=-1), "margin must be 0 or more"),
+        (lambda: AGEM(scope="layer"), "scope must be network or memory"),
     ],
 )
 def test_settings_that_are_refused(make, message: str) -> None:

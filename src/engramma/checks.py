@@ -66,7 +66,7 @@ def method_class(name: str) -> type[Method]:
 def complete(
     name: str, settings: dict[str, Any], strength: float | None
 ) -> tuple[dict[str, Any], float | None]:
-    """All settings of a method, defaults filled in, apart from its strength; and its strength."""
+    """All settings of a method, defaults filled in (but `later` ones), apart from its strength; and that."""
     cls = method_class(name)
     key = getattr(cls, "strength_name", None)
     if key is None and strength is not None:
@@ -88,7 +88,9 @@ def complete(
     except (TypeError, ValueError) as error:  # not what JSON, and so a record, can hold
         raise ValueError(f"settings must be numbers, texts, booleans and lists of them ({error})") from None
     values = {k: getattr(made, k) for k in known}
-    return {k: v for k, v in values.items() if k != key}, (float(values[key]) if key else None)
+    later = getattr(cls, "later", {})
+    told = {k: v for k, v in values.items() if k != key and (k not in later or v != later[k])}
+    return told, (float(values[key]) if key else None)
 
 
 @functools.cache  # making one takes milliseconds, and a study has thousands of experiments

@@ -30,6 +30,7 @@ class Method:
     """Does nothing against forgetting: vanilla learning, and the base of every other method."""
 
     strength_name: ClassVar[str | None] = None  # the setting that is searched over, one value a replica
+    later: ClassVar[dict[str, Any]] = {}  # settings younger than records: described where they differ
 
     def start(self, theta: Tensor) -> Any:
         """State before the first task."""

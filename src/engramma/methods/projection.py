@@ -32,15 +32,21 @@ class Projection(Method):
     """Keeps `proportion` of every task and compares every step with the gradients on it.
 
     `sample`: a new sample of that many items of each task's buffer every step, instead of all.
+    `scope` "network": the gradient of all memories is turned as one vector; "memory": that of each memory
+    on its own, which the scaling of the step, a memory at a time, cannot undo.
     """
 
     strength_name: ClassVar[str | None] = "proportion"
+    later: ClassVar[dict[str, Any]] = {"scope": "network"}
 
     proportion: float | tuple[float, ...] = 0.05
     sample: int | None = None
+    scope: str = "network"
 
     def __post_init__(self) -> None:
         check_proportion(self.proportion, most=1)
+        if self.scope not in ("network", "memory"):
+            raise ValueError(f"scope must be network or memory, not {self.scope!r}")
         if self.sample is not None and self.sample < 1:
             raise ValueError(f"sample must be at least 1, not {self.sample}")
 
@@ -58,7 +64,12 @@ class Projection(Method):
         if state.buffer.items is None:
             return grad
         blocks = [self._drawn(items, now) for items in by_task(state.buffer)]
-        return project(grad, self.references(blocks, now, theta), self.margin)
+        references = self.references(blocks, now, theta)
+        if self.scope == "network":
+            return project(grad, references, self.margin)
+        # A memory on its own is a network of one memory: (R,M,N) is read as (RM,1,N).
+        alone = references.transpose(1, 2).flatten(0, 1)[:, :, None]
+        return project(grad.flatten(0, 1)[:, None], alone, self.margin).view_as(grad)
 
     def observe(self, state: Guarded, now: Now, grad: Tensor, step: Tensor, move: Tensor) -> Guarded:
         if state.buffer.items is None:

@@ -2,21 +2,24 @@
 
     PYTHONPATH=src python -m benchmarks gpu
 
-needs torch, triton and numpy alone. Items are random: nothing is downloaded.
+needs torch, triton and numpy alone. Items are random: nothing is downloaded. Without a device and with
+TRITON_INTERPRET=1 it is rehearsed on the CPU with a few items; those figures mean nothing and are not kept.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import time
 from collections.abc import Callable
-from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
 
 import torch
 
+from benchmarks.race import write
 from engramma.datasets import from_arrays
 from engramma.interactions import LeakyRectifiedPolynomial
-from engramma.kernels import kernel_for, reference
+from engramma.kernels import reference
 from engramma.methods import Vanilla
 from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser
@@ -27,63 +30,103 @@ from engramma.train import train
 CASES = ((40, 20, "mixed"), (40, 2, "mixed"), (10, 20, "mixed"), (10, 20, "float64"), (10, 20, "reference"))
 
 
-def median_ms(act: Callable[[], object], repeats: int = 15) -> float:
+class Size(NamedTuple):
+    device: str
+    items: int
+    memories: int
+    epochs: int
+    repeats: int
+    most: int  # replicas
+
+
+FULL = Size("cuda", 10_000, 512, 200, 15, 1000)
+REHEARSAL = Size("cpu", 50, 8, 2, 1, 2)
+
+
+def wait(size: Size) -> None:
+    if size.device == "cuda":
+        torch.cuda.synchronize()
+
+
+def median_ms(act: Callable[[], object], size: Size) -> float:
     for _ in range(3):
         act()
     times = []
-    for _ in range(repeats):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
+    for _ in range(size.repeats):
+        wait(size)
+        begin = time.perf_counter()
         act()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(begin.elapsed_time(end))
+        wait(size)
+        times.append(1e3 * (time.perf_counter() - begin))
     return sorted(times)[len(times) // 2]
 
 
-def case(replicas: int, n: int, mode: str) -> dict[str, float]:
+def kernel_of(mode: str) -> ModuleType:
+    """Triton's modules by name: in a rehearsal they run on the CPU, where they would not be chosen."""
+    if mode == "reference":
+        return reference
+    from engramma.kernels import triton_gpu, triton_mixed
+
+    return triton_mixed if mode == "mixed" else triton_gpu
+
+
+def case(replicas: int, n: int, mode: str, size: Size) -> dict[str, float]:
     draw = generator(0, "benchmark")
-    data = from_arrays(draw.integers(0, 2, (10_000, 784), dtype="uint8"), draw.integers(0, 10, 10_000))
-    kernel = reference if mode == "reference" else kernel_for("cuda", mixed=mode == "mixed")
-    rows = Replicas(tuple(range(replicas)))
-    place = {"device": "cuda", "dtype": torch.float64}
-    stream = ClassStream(data, rows, tasks=1, kernel=kernel, **place)
+    shape = size.items, 784
+    data = from_arrays(draw.integers(0, 2, shape, dtype="uint8"), draw.integers(0, 10, size.items))
+    kernel, rows = kernel_of(mode), Replicas(tuple(range(replicas)))
+    place = {"device": size.device, "dtype": torch.float64}
+    stream = ClassStream(data, rows, tasks=1, kernel=kernel, items=size.items, **place)
     net = DenseMemory(stream.neurons, 10, LeakyRectifiedPolynomial(n), kernel=kernel)
-    theta = rows.memories(512, stream.neurons, **place)
+    theta = rows.memories(size.memories, stream.neurons, **place)
     batch, scaled = stream[0].train, net.scale * theta
     h, a = kernel.product(batch.probe, scaled), (net.scale * theta[..., net.visible :]).contiguous()
     share = batch.weight / (batch.weight.sum(1, keepdim=True) * 10)
     pulled = kernel.pull(h, a, batch.target, share, 1, net.interaction)
     grad, velocity = net.gradient(theta, batch), torch.zeros_like(theta)
-    found = {
-        "product": median_ms(lambda: kernel.product(batch.probe, scaled)),
-        "pull": median_ms(lambda: kernel.pull(h, a, batch.target, share, 1, net.interaction)),
-        "product_back": median_ms(lambda: kernel.product_back(pulled[0], batch.probe, net.neurons)),
-        "gradient": median_ms(lambda: net.gradient(theta, batch)),
-        "step": median_ms(lambda: kernel.step(theta, grad, velocity, 0.08, 0.6, net.visible, 1.0)),
+    parts: dict[str, Callable[[], object]] = {
+        "product": lambda: kernel.product(batch.probe, scaled),
+        "pull": lambda: kernel.pull(h, a, batch.target, share, 1, net.interaction),
+        "product_back": lambda: kernel.product_back(pulled[0], batch.probe, net.neurons),
+        "gradient": lambda: net.gradient(theta, batch),
+        "step": lambda: kernel.step(theta, grad, velocity, 0.08, 0.6, net.visible, 1.0),
     }
+    found = {name: median_ms(part, size) for name, part in parts.items()}
+    found["gradient_and_step_over_products"] = (found["gradient"] + found["step"]) / (
+        found["product"] + found["product_back"]
+    )
     if mode != "reference":
-        torch.cuda.synchronize()
+        optimiser = Optimiser(epochs=size.epochs, kernel=kernel)
+        wait(size)
         begin = time.perf_counter()
-        for _ in train(net, stream, Vanilla(), Optimiser(epochs=200, kernel=kernel), rows, theta):
+        for _ in train(net, stream, Vanilla(), optimiser, rows, theta):
             pass
-        torch.cuda.synchronize()
-        found["items_a_second"] = replicas * 8000 * 200 / (time.perf_counter() - begin)
+        wait(size)
+        items = replicas * batch.probe.shape[1] * size.epochs
+        found["items_a_second"] = items / (time.perf_counter() - begin)
     return found
 
 
 def main() -> None:
-    if not torch.cuda.is_available():
+    rehearsal = not torch.cuda.is_available()
+    if rehearsal and os.environ.get("TRITON_INTERPRET") != "1":
         print("gpu: no CUDA device here")
         return
-    results = {}
-    for replicas, n, mode in CASES:
-        results[f"R={replicas} n={n} {mode}"] = found = case(replicas, n, mode)
-        torch.cuda.empty_cache()
-        parts = "  ".join(f"{k} {v:.3f} ms" for k, v in found.items() if k != "items_a_second")
+    size, rows, gradient = REHEARSAL if rehearsal else FULL, [], {}
+    for most, n, mode in CASES:
+        replicas = min(most, size.most)
+        found = case(replicas, n, mode, size)
+        rows.append({"replicas": replicas, "n": n, "mode": mode, **found})
+        gradient[mode] = found["gradient"]  # the last of a mode is that of ten replicas at n = 20
+        if not rehearsal:
+            torch.cuda.empty_cache()
+        parts = "  ".join(
+            f"{k} {found[k]:.3f} ms" for k in ("product", "pull", "product_back", "gradient", "step")
+        )
         rate = f"  {found['items_a_second'] / 1e6:.1f} M items/s" if "items_a_second" in found else ""
-        print(f"R={replicas} n={n} {mode}: {parts}{rate}", flush=True)
-    slow, fast = results["R=10 n=20 reference"]["gradient"], results["R=10 n=20 mixed"]["gradient"]
-    print(f"plain PyTorch in float64 takes {slow / fast:.0f} times as long as mixed")
-    out = Path(__file__).parent / "results" / "gpu.json"
-    out.write_text(json.dumps({"device": torch.cuda.get_device_name(), "ms": results}, indent=1) + "\n")
+        over = f"  {found['gradient_and_step_over_products']:.2f} x its products"
+        print(f"R={replicas} n={n} {mode}: {parts}{over}{rate}", flush=True)
+    slower = gradient["reference"] / gradient["mixed"]
+    print(f"plain PyTorch in float64 takes {slower:.0f} times as long as mixed")
+    if not rehearsal:
+        write("gpu", rows, device=torch.cuda.get_device_name(), unit="milliseconds", items="random")

@@ -7,26 +7,16 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from engramma.bench import CLASSES, MEMORIES, NEURONS, initial, items
 from engramma.interactions import LeakyRectifiedPolynomial
 from engramma.kernels import kernel_for
 from engramma.network import DenseMemory, Items
 from engramma.optimiser import Optimiser
 from engramma.streams import Task
 
-N, C, M = 799, 10, 512
+__all__ = ["C", "M", "N", "initial", "items", "network", "optimiser", "task", "trained"]
 
-
-def items(count: int, dtype: torch.dtype, rows: int = 1, neurons: int = N, seed: int = 0) -> Items:
-    """Ten random patterns, one a class, every pixel turned over with probability 0.2."""
-    draw = torch.Generator().manual_seed(seed)
-    patterns = torch.rand(C, neurons, generator=draw) < 0.5
-    label = torch.randint(C, (rows, count), generator=draw)
-    flips = torch.rand(rows, count, neurons, generator=draw) < 0.2
-    probe = torch.where(patterns[label] ^ flips, 1.0, -1.0).to(dtype)
-    probe[..., -C:] = -1
-    target = torch.full((rows, count, C), -1.0, dtype=dtype).scatter_(-1, label[..., None], 1.0)
-    ids = torch.arange(count).expand(rows, -1)
-    return Items(probe, target, torch.ones(rows, count, dtype=dtype), ids)
+N, C, M = NEURONS, CLASSES, MEMORIES
 
 
 def network(n: float, kernel: ModuleType | None = None, neurons: int = N) -> DenseMemory:
@@ -37,11 +27,6 @@ def network(n: float, kernel: ModuleType | None = None, neurons: int = N) -> Den
 
 def optimiser(kernel: ModuleType | None = None) -> Optimiser:
     return Optimiser(kernel=kernel or kernel_for("cpu"))
-
-
-def initial(dtype: torch.dtype, replicas: int = 1, memories: int = M, neurons: int = N) -> Tensor:
-    draw = torch.Generator().manual_seed(1)
-    return (0.1 * torch.randn(replicas, memories, neurons, generator=draw)).to(dtype)
 
 
 def trained(n: float, dtype: torch.dtype, steps: int = 40) -> Tensor:

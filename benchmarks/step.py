@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from benchmarks.race import race, write
-from benchmarks.setting import M, N, initial, items, network, optimiser, trained
-
-
-def products(probe: Tensor, theta: Tensor) -> dict[str, Callable[[], None]]:
-    """Both products by either BLAS, writing to memory that is already there."""
-    x, z = probe[0], theta[0]
-    h, back = x.new_empty(len(x), M), torch.empty_like(z)
-    dh = torch.randn_like(h)
-    a, b, c, d, e = (t.numpy() for t in (x, z, h, dh, back))
-
-    def by_numpy() -> None:
-        np.dot(a, b.T, out=c)
-        np.dot(d.T, a, out=e)
-
-    def by_torch() -> None:
-        torch.mm(x, z.T, out=h)
-        torch.mm(dh.T, x, out=back)
-
-    return {"numpy": by_numpy, "torch": by_torch}
+from benchmarks.race import write
+from benchmarks.setting import M, N, initial, items, trained
+from engramma.bench import against_products, contestants, race
+from engramma.kernels import kernel_for
+from engramma.network import Items
 
 
 def main(rounds: int = 7) -> None:
@@ -54,24 +36,16 @@ def main(rounds: int = 7) -> None:
     write("step", rows, neurons=N, memories=M, threads=every)
 
 
-def _measure(batch, theta: Tensor, n: int, every: int, rounds: int) -> dict[str, object]:
-    net, rule = network(n), optimiser()
-    velocity = rule.start(theta)
-
-    def step() -> None:
-        rule.step(theta, net.gradient(theta, batch), velocity, 1, net.visible)
-
+def _measure(batch: Items, theta: Tensor, n: int, every: int, rounds: int) -> dict[str, object]:
     found: dict[str, object] = {}
     for threads in {1, every}:
         torch.set_num_threads(threads)
         with threadpool_limits(threads, "blas"):
-            times = race({**products(batch.probe, theta), "step": step}, rounds)
+            times = race(contestants(batch, theta, n, kernel_for("cpu")), rounds)
         torch.set_num_threads(every)
-        key = "cpu_seconds" if threads == 1 else "seconds"
-        faster = min(("numpy", "torch"), key=lambda name, key=key: times[name][key])
         if threads == 1:
-            found |= {"cpu_ratio": times["step"]["cpu_ratio"] / times[faster]["cpu_ratio"], "cpu": times}
+            found |= {"cpu_ratio": against_products(times, "cpu_"), "cpu": times}
         if threads == every:
-            found |= {"ratio": times["step"]["ratio"] / times[faster]["ratio"], "faster": faster}
-            found |= {"items_a_second": batch.probe.shape[1] / times["step"]["seconds"], "clock": times}
+            found |= {"ratio": against_products(times), "clock": times}
+            found["items_a_second"] = batch.probe.shape[1] / times["step"]["seconds"]
     return found

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from engramma.cli import info, interrupt, report, reproduce, runs, tables, train, tune
+from engramma.cli import bench, info, interrupt, report, reproduce, runs, tables, train, tune
 
 
 class OneLine(TyperGroup):
@@ -90,6 +90,7 @@ app.command()(report.report)
 app.command()(tune.tune)
 app.command()(train.fork)
 app.add_typer(runs.app, name="runs")
+app.command()(bench.bench)
 app.command()(info.info)
 
 

@@ -13,6 +13,10 @@ M memories, N neurons, K scored neurons.
     moments(h, a, g, f, u, x, power)               -> |dh|^power (R,B,M), sum_b |dh x + da_b|^power (R,M,K)
     step(theta, grad, velocity, rate, momentum, visible, clamp) -> theta, velocity
 
+and, where a kernel can do better than one after the other (it need not have this),
+
+    gradient(theta, probe, target, share, scale, scored, m, f, u) -> (R,M,N)  product, pull, product_back
+
 with h = (beta/N) probe . memory, a (R,M,K) = (beta/N) the memories' weights of the scored neurons,
 u (S,B,K) = minus the scored neurons' present values, or None where all of them stand at -1.
 """

@@ -14,6 +14,7 @@ import torch
 
 from engramma import checkpoints
 from engramma.claims import Claims
+from engramma.crew import crew, suited
 from engramma.experiment import VARYING, Experiment, build
 from engramma.kernels import kernel_for
 from engramma.packs import run_pack, suited_threads
@@ -38,7 +39,7 @@ class Work:
 @dataclass(frozen=True)
 class Outcome:
     records: list[Record]  # in the order of the experiments
-    ran: int  # trained here; the others were found, or done by other processes
+    ran: int  # trained here (by all processes, where several were started); the others were found
     found: int
 
 
@@ -69,11 +70,13 @@ def run(
     data_dir: str | Path | None = None,
     watch: Work | None = None,
     room: int | None = None,
+    processes: int = 1,
     **keep: Any,  # curve_every, keep_memories, keep_checkpoints, watcher
 ) -> Outcome:
     """Run what the store does not have yet, in packs that fit `room` bytes (default: what is free).
 
-    Other processes may do the same at the same time: each run is done by one of them.
+    Other processes may do the same at the same time: each run is done by one of them. `processes` starts
+    some, which end with this call (0: as many as suit the packs).
     """
     watch = watch or Work()
     memories = bool(keep.get("keep_memories"))
@@ -89,30 +92,36 @@ def run(
         watch.total, watch.done = sum(map(total_work, missing)), 0.0
         queue = _plan(missing, wanted, store, device, room)
         ran: set[str] = set()
-        while queue:
-            idle = True
-            for pack in list(queue):
-                names = claims.take(e.name for e in pack)
-                mine = [e for e in pack if e.name in names]
-                if not mine:
-                    continue
-                queue.remove(pack)
-                others = [e for e in pack if e.name not in names]
-                left = [e for e in mine if store.find(e, memories) is None]
-                if others:
-                    queue.append(others)
-                try:
-                    if left:
-                        # A pack that was broken off is resumed whole, so that it ends as it would have.
-                        whole = mine if not others and _begun(store, pack) else left
-                        _run(whole, store, watch, device=device, kernel=kernel, data_dir=data_dir, **keep)
-                        ran.update(e.name for e in left)
-                        idle = False
-                finally:
-                    claims.release(names)
-            queue = [p for p in queue if any(store.find(e, memories) is None for e in p)]
-            if idle and queue:
-                time.sleep(0.2)
+        size = 1 if keep.get("watcher") else processes or suited(device, queue)
+        kept = {k: v for k, v in keep.items() if k != "watcher"}
+        with crew(size - 1, wanted, store, device=device, kernel=kernel, data_dir=data_dir, **kept):
+            while queue:
+                idle = True
+                for pack in list(queue):
+                    names = claims.take(e.name for e in pack)
+                    mine = [e for e in pack if e.name in names]
+                    if not mine:
+                        continue
+                    queue.remove(pack)
+                    others = [e for e in pack if e.name not in names]
+                    left = [e for e in mine if store.find(e, memories) is None]
+                    if others:
+                        queue.append(others)
+                    try:
+                        if left:
+                            watch.done = sum(total_work(e) for e in missing if e in store)
+                            # A pack that was broken off is resumed whole, so that it ends as it would have.
+                            whole = mine if not others and _begun(store, pack) else left
+                            _run(whole, store, watch, device=device, kernel=kernel, data_dir=data_dir, **keep)
+                            ran.update(e.name for e in left)
+                            idle = False
+                    finally:
+                        claims.release(names)
+                queue = [p for p in queue if any(store.find(e, memories) is None for e in p)]
+                if idle and queue:
+                    time.sleep(0.2)
+        if size > 1:
+            ran = {e.name for e in missing}
     records = [store.find(e, memories) for e in wanted]
     lost = [e.name for e, r in zip(wanted, records, strict=True) if r is None]
     if lost:

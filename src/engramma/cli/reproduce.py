@@ -16,6 +16,7 @@ from engramma.cli.train import (
     DeviceOption,
     KeepMemories,
     KernelOption,
+    ProcessesOption,
     StoreOption,
     carry_out,
 )
@@ -61,6 +62,7 @@ def reproduce(
     kernel: KernelOption = "auto",
     data_dir: DataOption = None,
     keep_memories: KeepMemories = False,
+    processes: ProcessesOption = 0,
 ) -> None:
     """Run a table or a figure of the paper.
 
@@ -91,6 +93,7 @@ def reproduce(
     for study, part in runs:
         show.out.print(f"[bold]{study.name}[/bold] ({study.paper}): {study.title}", soft_wrap=True)
         options = {"kernel": kernel, "data_dir": data_dir, "keep_memories": keep_memories}
+        options["processes"] = processes
         finish(study, part, store, device, out / scale, **options)
 
 

@@ -73,7 +73,7 @@ def test_a_study_without_a_table_gets_one_of_scores(app, store):
 def test_rows_leave_the_others_missing(app, store):
     code, text, _ = ask(app, "table", "table2", "--from", store, "--rows", "vanilla,ewc", "--format", "md")
     assert code == 0
-    assert "44 cells are missing" in text
+    assert "12 cells are missing" in text
 
 
 def test_figures_of_a_study(app, store, tmp_path):

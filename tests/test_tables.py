@@ -126,7 +126,7 @@ def test_all_diverged_and_missing_are_told_apart():
     assert (diverged.missing, missing.missing) == (False, True)
     assert diverged.agrees is None
     assert missing.agrees is None
-    assert "51 cells are missing" in table.caption
+    assert "3 cells are missing" in table.caption
     assert "0 of 0 cells agree" in table.caption
 
 

@@ -114,7 +114,7 @@ def demo(
     device: DeviceOption = "auto",
     kernel: KernelOption = "auto",
 ) -> None:
-    """The paper's comparison on the digits that ship with scikit-learn, in under three minutes.
+    """The paper's comparison on the digits that ship with scikit-learn, in a few minutes.
 
     Nine methods against forgetting at four vertices: five tasks of permuted
     digits one after another, two seeds each. Nothing is downloaded.

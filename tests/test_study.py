@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from engramma import checkpoints, crew, packs, planning, study
+from engramma import checkpoints, packs, planning, study
 from engramma.experiment import Experiment, read
 from engramma.forks import fork
 from engramma.methods import METHODS
@@ -339,45 +338,3 @@ def test_two_processes_share_the_work(tmp_path: Path) -> None:
     done = [finish(process) for process in pair]
     assert sum(done) == 12  # each run by one of them
     compare(Store(tmp_path / "one"), Store(tmp_path / "two"))
-
-
-def test_a_crew_shares_the_work_and_goes_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    members: list[subprocess.Popen[str]] = []
-    start = subprocess.Popen
-
-    def note(*args: Any, **options: Any) -> subprocess.Popen[str]:
-        process = start(*args, **options)
-        if "engramma.crew" in args[0]:
-            members.append(process)
-        return process
-
-    monkeypatch.setattr("engramma.crew.subprocess.Popen", note)
-    grid = [small(vertex=v, seed=s, epochs=100) for v in (2.0, 3.0, 5.0, 10.0, 20.0, 30.0) for s in (0, 1)]
-    alone = run(grid, Store(tmp_path / "one"))
-    assert not members
-    outcome = run(grid, Store(tmp_path / "two"), processes=2)
-    assert outcome.ran == 12
-    assert all(same(a, b) for a, b in zip(alone.records, outcome.records, strict=True))
-    assert [member.returncode for member in members] == [0]
-
-
-def test_a_crew_ends_with_its_first_process(tmp_path: Path) -> None:
-    first = subprocess.Popen(
-        [sys.executable, "-m", "engramma.crew"], stdin=subprocess.PIPE, text=True, env=crew._paths()
-    )
-    long = {"experiments": [small(epochs=10**6).describe()], "options": {"kernel": "reference"}}
-    assert first.stdin is not None
-    first.stdin.write(json.dumps({**long, "path": sys.path, "store": str(tmp_path)}) + "\n")
-    first.stdin.flush()
-    while not list(tmp_path.glob("claims/*.lock")):
-        assert first.poll() is None
-    first.stdin.close()
-    assert first.wait(timeout=60) == 0
-
-
-def test_large_packs_have_no_crew() -> None:
-    little, large = [small()], [small(memories=512, items=1500)]
-    assert crew.suited("cpu", [little] * 2) == 1
-    assert crew.suited("cpu", [little] * 100) >= 1
-    assert crew.suited("cpu", [little] * 100 + [large * 50]) == 1
-    assert crew.suited("cuda", [little] * 100) == 1

@@ -180,8 +180,8 @@ def _dry(
         f"{found.missing} of {len(wanted)} different runs at scale {scale} are not yet in {store}",
         soft_wrap=True,
     )
-    several = f", {found.processes} processes" if found.processes > 1 else ""
-    out(f"packs       {found.packs} on {place.type}{several}, up to {found.replicas} runs at once in each")
+    several = f" in each of {found.processes} processes" if found.processes > 1 else ""
+    out(f"packs       {found.packs} on {place.type}, up to {found.replicas} runs at once{several}")
     out(f"memory      about {show.size(found.memory)} of {show.size(found.room)} that packs may use")
     if found.seconds is None:
         out(f"time        cannot be estimated: {found.basis}", soft_wrap=True)

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from engramma.interactions import INTERACTIONS, Interaction, LeakyRectifiedPolynomial, Polynomial
+from engramma.kernels import kernel_for
 from engramma.network import DenseMemory, Items
 from engramma.optimiser import Optimiser
 
@@ -333,3 +334,19 @@ def test_a_step_makes_no_array_of_items_by_memories_by_classes() -> None:
         Optimiser().step(theta, grad, torch.zeros_like(theta), 1, network.visible)
         network.per_item(theta, items, "loss", 2)
     assert B * M <= largest.numbers <= B * N < B * M * C
+
+
+@pytest.mark.parametrize("flushing", [False, True])
+def test_one_thread_leaves_denormal_numbers_as_it_found_them(flushing: bool) -> None:
+    kernel, before = kernel_for("cpu", "numba"), torch.get_num_threads()
+    probe, theta = torch.ones(1, 3, 5, dtype=torch.float64), torch.full((1, 2, 5), 1e-310).double()
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(flushing)
+    try:
+        found = kernel.product(probe, theta)
+        kept = float(torch.tensor(1e-310, dtype=torch.float64) * 1)
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(before)
+    assert (found == 0).all()  # nothing is lost in numbers so small, and they are slow
+    assert (kept == 0) == flushing

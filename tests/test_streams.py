@@ -228,6 +228,18 @@ def test_only_images_can_be_rotated() -> None:
 # The user's own data
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_digits_are_scikit_learns(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sklearn.datasets import load_digits
+
+    if not there:  # the file is not where it was
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    found, bunch = digits(), load_digits()
+    assert np.array_equal(found.x, bunch.data)  # type: ignore[union-attr]
+    assert np.array_equal(found.y, bunch.target)  # type: ignore[union-attr]
+    assert (found.x.dtype, found.y.dtype) == (np.uint8, np.int64)
+
+
 def test_own_arrays() -> None:
     x = np.random.default_rng(0).random((20, 3, 4))
     found = from_arrays(x, np.array(["dog", "ant"] * 10))

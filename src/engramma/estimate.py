@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import torch
 
+from engramma.crew import suited
 from engramma.experiment import Experiment, build
 from engramma.kernels import kernel_for
-from engramma.packs import seed_major
+from engramma.packs import seed_major, suited_threads
 from engramma.planning import free_memory, memory, plan, work
 from engramma.records import Store
 from engramma.study import total_work
@@ -22,7 +23,8 @@ class Estimate(NamedTuple):
     missing: int  # runs
     packs: int
     replicas: int  # of the largest pack
-    memory: int  # bytes of the largest pack
+    processes: int
+    memory: int  # bytes of the largest pack, in each of the processes
     room: int
     seconds: float | None
     basis: str
@@ -34,12 +36,15 @@ def estimate(
     device: torch.device | str,
     kernel: str = "auto",
     data_dir: str | Path | None = None,
+    processes: int = 0,
 ) -> Estimate:
     missing = [e for e in experiments if e not in store]
     room = free_memory(device)
-    packs = plan(missing, device, room)
     if not missing:
-        return Estimate(0, 0, 0, 0, room, 0.0, "(nothing to do)")
+        return Estimate(0, 0, 0, 1, 0, room, 0.0, "(nothing to do)")
+    packs = plan(missing, device, room)
+    size = processes or suited(device, packs)
+    packs = plan(missing, device, room // size)  # as study.run does it
     speed, basis = stored(missing, store, device, kernel)
     if speed is None:
         try:
@@ -47,10 +52,9 @@ def estimate(
             basis = "from a few epochs tried just now"
         except (ValueError, OSError) as error:  # the data are not here
             basis = str(error)
-    seconds = None if speed is None else sum(map(total_work, missing)) / speed
-    return Estimate(
-        len(missing), len(packs), max(map(len, packs)), max(map(memory, packs)), room, seconds, basis
-    )
+    seconds = None if speed is None else sum(map(total_work, missing)) / speed / size
+    largest, needed = max(map(len, packs)), size * max(map(memory, packs))
+    return Estimate(len(missing), len(packs), largest, size, needed, room, seconds, basis)
 
 
 def stored(
@@ -78,15 +82,16 @@ def tried(
     """Work a second, from the first task of a pack: a few epochs, and not more than some seconds."""
     short = seed_major([e.but(epochs=50, tasks=e.tasks) for e in pack])
     built = build(short, device, kernel, data_dir)
-    steps = train(*built, short[0].batch_size, short[0].cut)
-    next(steps)  # the first compiles and warms up
-    _wait(device)
-    begun, epochs = time.perf_counter(), 0
-    for _ in steps:
-        epochs += 1
+    with suited_threads(device, pack):
+        steps = train(*built, short[0].batch_size, short[0].cut)
+        next(steps)  # the first compiles and warms up
         _wait(device)
-        if time.perf_counter() - begun > 2 or epochs == 20:
-            break
+        begun, epochs = time.perf_counter(), 0
+        for _ in steps:
+            epochs += 1
+            _wait(device)
+            if time.perf_counter() - begun > 2 or epochs == 20:
+                break
     return len(short) * epochs * work(short[0], 0) / (time.perf_counter() - begun)
 
 

@@ -14,10 +14,11 @@ import torch
 
 from engramma import checkpoints
 from engramma.claims import Claims
+from engramma.crew import crew, suited
 from engramma.experiment import VARYING, Experiment, build
 from engramma.kernels import kernel_for
 from engramma.packs import run_pack, suited_threads
-from engramma.planning import halves, memory, plan, work
+from engramma.planning import free_memory, halves, memory, plan, work
 from engramma.records import Record, Store
 
 log = logging.getLogger("engramma")
@@ -30,15 +31,21 @@ class Work:
     """How far a study is, in units of work. `on_change` is called after every epoch."""
 
     total: float = 0.0
-    done: float = 0.0
+    own: float = 0.0  # done by this process
+    apart: float = 0.0  # done by others on the same store
     doing: str = ""
+    ran: set[str] = field(default_factory=set, repr=False)  # names of the runs that this process trained
     on_change: Callable[[Work], None] = field(default=lambda work: None, repr=False)
+
+    @property
+    def done(self) -> float:
+        return min(self.total, self.own + self.apart)
 
 
 @dataclass(frozen=True)
 class Outcome:
     records: list[Record]  # in the order of the experiments
-    ran: int  # trained here; the others were found, or done by other processes
+    ran: int  # trained here (by all processes, where several were started); the others were found
     found: int
 
 
@@ -69,11 +76,13 @@ def run(
     data_dir: str | Path | None = None,
     watch: Work | None = None,
     room: int | None = None,
+    processes: int = 1,
     **keep: Any,  # curve_every, keep_memories, keep_checkpoints, watcher
 ) -> Outcome:
     """Run what the store does not have yet, in packs that fit `room` bytes (default: what is free).
 
-    Other processes may do the same at the same time: each run is done by one of them.
+    Other processes may do the same at the same time: each run is done by one of them. `processes` starts
+    some, which end with this call (0: as many as suit the packs).
     """
     watch = watch or Work()
     memories = bool(keep.get("keep_memories"))
@@ -86,33 +95,52 @@ def run(
         for pack in checkpoints.finished(store):
             checkpoints.discard(store, pack)
         missing = [e for e in wanted if store.find(e, memories) is None]
-        watch.total, watch.done = sum(map(total_work, missing)), 0.0
+        watch.total, watch.own, watch.apart = sum(map(total_work, missing)), 0.0, 0.0
+        watch.ran.clear()
+        room = free_memory(device) if room is None else room
         queue = _plan(missing, wanted, store, device, room)
-        ran: set[str] = set()
-        while queue:
-            idle = True
-            for pack in list(queue):
-                names = claims.take(e.name for e in pack)
-                mine = [e for e in pack if e.name in names]
-                if not mine:
-                    continue
-                queue.remove(pack)
-                others = [e for e in pack if e.name not in names]
-                left = [e for e in mine if store.find(e, memories) is None]
-                if others:
-                    queue.append(others)
-                try:
-                    if left:
-                        # A pack that was broken off is resumed whole, so that it ends as it would have.
-                        whole = mine if not others and _begun(store, pack) else left
-                        _run(whole, store, watch, device=device, kernel=kernel, data_dir=data_dir, **keep)
-                        ran.update(e.name for e in left)
-                        idle = False
-                finally:
-                    claims.release(names)
-            queue = [p for p in queue if any(store.find(e, memories) is None for e in p)]
-            if idle and queue:
-                time.sleep(0.2)
+        size = 1 if keep.get("watcher") else processes or suited(device, queue)
+        if size > 1:  # they work at the same time, each in its share of the memory
+            room //= size
+            queue = _plan(missing, wanted, store, device, room)
+        kept = {k: v for k, v in keep.items() if k != "watcher"}
+        options = {"device": device, "kernel": kernel, "data_dir": data_dir}
+
+        def heard(done: float) -> None:
+            watch.apart = max(watch.apart, done)
+            watch.on_change(watch)
+
+        with crew(size - 1 if queue else 0, wanted, store, heard, room=room, **options, **kept) as members:
+            while queue:
+                idle = True
+                for pack in list(queue):
+                    names = claims.take(e.name for e in pack)
+                    mine = [e for e in pack if e.name in names]
+                    if not mine:
+                        continue
+                    queue.remove(pack)
+                    others = [e for e in pack if e.name not in names]
+                    left = [e for e in mine if store.find(e, memories) is None]
+                    if others:
+                        queue.append(others)
+                    try:
+                        if left:
+                            # A pack that was broken off is resumed whole, so that it ends as it would have.
+                            whole = mine if not others and _begun(store, pack) else left
+                            watch.apart = max(watch.apart, _apart(missing, store, watch))
+                            _run(whole, store, watch, **options, **keep)
+                            watch.ran.update(e.name for e in left)
+                            watch.on_change(watch)
+                            idle = False
+                    finally:
+                        claims.release(names)
+                queue = [p for p in queue if any(store.find(e, memories) is None for e in p)]
+                if idle and queue:
+                    watch.doing = next((m.doing for m in members if m.doing), watch.doing)
+                    time.sleep(0.2)
+            watch.apart = watch.total - watch.own
+            watch.on_change(watch)
+        ran = watch.ran.union(*(member.ran for member in members))
     records = [store.find(e, memories) for e in wanted]
     lost = [e.name for e, r in zip(wanted, records, strict=True) if r is None]
     if lost:
@@ -141,7 +169,7 @@ def _plan(
     wanted: list[Experiment],
     store: Store,
     device: torch.device | str,
-    room: int | None,
+    room: int,
 ) -> list[list[Experiment]]:
     """Packs that were broken off as they were, so that they resume; the rest as it fits the device."""
     by_name = {e.name: e for e in wanted}
@@ -154,18 +182,23 @@ def _plan(
     return packs + plan([e for e in missing if e.name in lacking], device, room)
 
 
+def _apart(missing: list[Experiment], store: Store, watch: Work) -> float:
+    """Work that others have done since, by their records."""
+    return sum(total_work(e) for e in missing if e.name not in watch.ran and e in store)
+
+
 def _begun(store: Store, pack: list[Experiment]) -> bool:
     return tuple(e.name for e in pack) in checkpoints.packs(store).values()
 
 
 def _run(pack: list[Experiment], store: Store, watch: Work, **options: Any) -> None:
     """Run a pack; where the device's memory does not suffice after all, its halves."""
-    first, before = pack[0], watch.done
+    first, before = pack[0], watch.own
     label = f"{first.method}, n = {first.vertex:g}"
 
     def tick(e: Experiment, replicas: int, task: int, epoch: int) -> None:
         share = sum(e.epochs * work(e, t) for t in range(task)) + epoch * work(e, task)
-        watch.done, watch.doing = before + replicas * share, f"{label}, task {task + 1}/{e.tasks}"
+        watch.own, watch.doing = before + replicas * share, f"{label}, task {task + 1}/{e.tasks}"
         watch.on_change(watch)
 
     short = False
@@ -182,7 +215,7 @@ def _run(pack: list[Experiment], store: Store, watch: Work, **options: Any) -> N
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        watch.done = before
+        watch.own = before
         if len(pack) == 1:
             need = memory(pack) / 2**30
             raise MemoryError(
@@ -192,5 +225,5 @@ def _run(pack: list[Experiment], store: Store, watch: Work, **options: Any) -> N
         log.warning("a pack of %d runs does not fit the device's memory: halved", len(pack))
         for half in halves(pack):
             _run(half, store, watch, **options)
-    watch.done = before + sum(map(total_work, pack))
+    watch.own = before + sum(map(total_work, pack))
     watch.on_change(watch)

@@ -220,7 +220,7 @@ def _part(watch: Work, search: Search) -> Work:
     before, where = watch.done, f"{search.base.method}, n = {search.base.vertex:g}"
 
     def change(part: Work) -> None:
-        watch.done, watch.doing = before + part.done, part.doing or where
+        watch.own, watch.doing = before + part.done, part.doing or where
         watch.on_change(watch)
 
     return Work(on_change=change)

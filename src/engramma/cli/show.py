@@ -52,9 +52,7 @@ def progress(label: str = "") -> Iterator[Work]:
             task = shown.add_task(label or "getting ready", total=None)
 
             def change(work: Work) -> None:
-                shown.update(
-                    task, total=work.total, completed=min(work.done, work.total), description=work.doing
-                )
+                shown.update(task, total=work.total, completed=work.done, description=work.doing)
 
             yield Work(on_change=change)
     finally:

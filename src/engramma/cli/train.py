@@ -43,6 +43,11 @@ CurveOption = Annotated[
                  rich_help_panel=WHERE, show_default="25 points a task"),
 ]  # fmt: skip
 
+ProcessesOption = Annotated[
+    int,
+    typer.Option(help="Processes that share the work; 0: as many as suit it.", metavar="N", min=0,
+                 rich_help_panel=WHERE),
+]  # fmt: skip
 WatchOption = Annotated[
     bool,
     typer.Option("--watch", help="A dashboard of all replicas while they train.", rich_help_panel=WHERE),
@@ -59,6 +64,7 @@ def carry_out(
     device: str,
     dashboard: bool = False,
     tensorboard: Path | None = None,
+    processes: int = 0,
     **options: Any,
 ) -> Outcome:
     """Run with a progress bar or a dashboard, and know what to say when interrupted."""
@@ -72,7 +78,7 @@ def carry_out(
     )
     with nullcontext(study.Work()) if dashboard else show.progress() as work:
         if not dashboard and tensorboard is None:
-            return study.run(experiments, records, place, watch=work, **options)
+            return study.run(experiments, records, place, watch=work, processes=processes, **options)
         from engramma.watch import watching
 
         with watching(work, dashboard, tensorboard, show.err) as watcher:
@@ -105,6 +111,7 @@ def run(
     curve_every: CurveOption = None,
     keep_memories: KeepMemories = False,
     keep_checkpoints: KeepCheckpoints = False,
+    processes: ProcessesOption = 0,
     watch: WatchOption = False,
     tensorboard: TensorBoardOption = None,
     **settings: Any,
@@ -138,7 +145,7 @@ def run(
     experiments = [read(b, told, v) for b in bases for v in varied]
     keep = {"keep_memories": keep_memories, "keep_checkpoints": keep_checkpoints, "curve_every": curve_every}
     outcome = carry_out(
-        experiments, store, device, watch, tensorboard, kernel=kernel, data_dir=data_dir, **keep
+        experiments, store, device, watch, tensorboard, processes, kernel=kernel, data_dir=data_dir, **keep
     )
     show.results(outcome.records)
     show.out.print(f"{outcome.ran} runs trained, {outcome.found} found; records in {store}", soft_wrap=True)

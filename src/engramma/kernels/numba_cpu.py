@@ -266,6 +266,14 @@ def _each(work: Callable[[int, Any], Any], replicas: int, blocks: Sequence[Any])
             work(*job)
 
     with _blas().limit(limits=1, user_api="blas"):
+        if threads == 1:  # here: handing small problems over takes as long as solving them
+            before = bool(np.float32(1e-40) * np.float32(1) == 0)
+            torch.set_flush_denormal(True)
+            try:
+                labour()
+            finally:
+                torch.set_flush_denormal(before)
+            return
         pool, busy = _pool(threads, os.getpid()), min(threads, replicas * len(blocks))
         for one in [pool.submit(labour) for _ in range(busy)]:
             one.result()

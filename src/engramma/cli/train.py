@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -14,6 +15,8 @@ from engramma.cli import interrupt, show
 from engramma.cli.settings import counted, given, literal, numbers, pairs, with_settings
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from engramma.experiment import Experiment
     from engramma.study import Outcome
 
@@ -43,6 +46,11 @@ CurveOption = Annotated[
                  rich_help_panel=WHERE, show_default="25 points a task"),
 ]  # fmt: skip
 
+ClusterOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="Have the workers of a Dask cluster do it: tcp://host:8786, a scheduler file, or "
+                 "local:4 to start one.", metavar="WHERE", rich_help_panel=WHERE),
+]  # fmt: skip
 WatchOption = Annotated[
     bool,
     typer.Option("--watch", help="A dashboard of all replicas while they train.", rich_help_panel=WHERE),
@@ -65,11 +73,19 @@ def carry_out(
     from engramma import study
     from engramma.records import Store
 
-    place = study.device_for(device)
+    client = options.pop("client", None)  # of a cluster: which has devices of its own
+    if client and (dashboard or tensorboard):
+        raise ValueError("cluster must be left out with --watch and --tensorboard: they show what runs here")
+    place = device if client else study.device_for(device)
     records = Store(store)
     interrupt.keeps(
         lambda: f"{len(records)} finished runs are kept in {store}; the same command goes on from there"
     )
+    if client:
+        from engramma import cluster
+
+        with show.progress() as work:
+            return cluster.run(experiments, records, client, device, watch=work, **options)
     with nullcontext(study.Work()) if dashboard else show.progress() as work:
         if not dashboard and tensorboard is None:
             return study.run(experiments, records, place, watch=work, **options)
@@ -77,6 +93,18 @@ def carry_out(
 
         with watching(work, dashboard, tensorboard, show.err) as watcher:
             return study.run(experiments, records, place, watch=work, watcher=watcher, **options)
+
+
+@contextmanager
+def joined(cluster: str | None, device: str) -> Iterator[Client | None]:
+    """A client of the cluster that was named, if one was."""
+    if cluster is None:
+        yield None
+        return
+    from engramma.cluster import joined as at
+
+    with at(cluster, device) as client:
+        yield client
 
 
 @with_settings
@@ -102,6 +130,7 @@ def run(
     device: DeviceOption = "auto",
     kernel: KernelOption = "auto",
     data_dir: DataOption = None,
+    cluster: ClusterOption = None,
     curve_every: CurveOption = None,
     keep_memories: KeepMemories = False,
     keep_checkpoints: KeepCheckpoints = False,
@@ -137,9 +166,11 @@ def run(
         varied = [{**v, "seed": s} for v in varied for s in counted(asked_seeds)]
     experiments = [read(b, told, v) for b in bases for v in varied]
     keep = {"keep_memories": keep_memories, "keep_checkpoints": keep_checkpoints, "curve_every": curve_every}
-    outcome = carry_out(
-        experiments, store, device, watch, tensorboard, kernel=kernel, data_dir=data_dir, **keep
-    )
+    with joined(cluster, device) as client:
+        outcome = carry_out(
+            experiments, store, device, watch, tensorboard,
+            kernel=kernel, data_dir=data_dir, client=client, **keep,
+        )  # fmt: skip
     show.results(outcome.records)
     show.out.print(f"{outcome.ran} runs trained, {outcome.found} found; records in {store}", soft_wrap=True)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
+import json
 import logging
 import os
 import platform
@@ -53,25 +54,33 @@ def joined(where: str, device: str = "auto") -> Iterator[Client]:
         with _local(count, device) as cluster, distributed.Client(cluster, timeout=PATIENCE) as client:
             yield client
         return
-    if where.endswith(".json"):
-        if not Path(where).is_file():
-            raise ValueError(f"cluster must be {WHERE}; there is no file {where}")
-        place: dict[str, Any] = {"scheduler_file": where}
-    elif kind in ("tcp", "tls"):
-        place = {"address": where}
-    else:
-        raise ValueError(f"cluster must be {WHERE}, not {where!r}")
+    address = _written(Path(where)) if where.endswith(".json") else where
+    if address.partition(":")[0] not in ("tcp", "tls"):
+        raise ValueError(f"cluster must be {WHERE}, not {address!r}")
     try:
-        client = distributed.Client(**place, timeout=PATIENCE, set_as_default=False)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:  # TypeError: tls without certificates
         raise ValueError(
-            f"cluster must be {WHERE}; no scheduler answers at {where} ({type(error).__name__})"
+            f"cluster must be {WHERE}; no scheduler answers at {address} ({type(error).__name__})"
         ) from None
     try:
         yield client
     finally:
         with suppress(Exception):  # a scheduler that is gone cannot be told goodbye
             client.close()
+
+
+def _written(file: Path) -> str:
+    """The address in a scheduler file."""
+    try:
+        address = json.loads(file.read_bytes())["address"]
+        if isinstance(address, str):
+            return address
+    except FileNotFoundError:
+        raise ValueError(f"cluster must be {WHERE}; there is no file {file}") from None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise ValueError(f"cluster must be {WHERE}; {file} is not a scheduler's file")
 
 
 def _local(count: str, device: str) -> Any:
@@ -86,16 +95,16 @@ def _local(count: str, device: str) -> Any:
         raise ValueError(f"cluster local:{number} must have a GPU for every process; {gpus} are here")
     on_gpus = device != "cpu" and 0 < number <= gpus
     each = _total_memory() // number
-    options: dict[str, Any] = {"nthreads": 1, "memory_limit": each, "host": "127.0.0.1", "dashboard": False}
-    options["silence_logs"] = logging.CRITICAL
+    here: dict[str, Any] = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "dashboard": False}
+    options = {**here, "nthreads": 1, "memory_limit": each, "silence_logs": logging.CRITICAL}
     workers = {}
     for i in range(number):
         own: dict[str, Any] = {"env": {"OMP_NUM_THREADS": "1"}}
         if on_gpus:
             own = {"env": {"CUDA_VISIBLE_DEVICES": str(i)}, "resources": {"GPU": 1}}
         workers[i] = {"cls": Nanny, "options": {**options, **own}}
-    head = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False}}
-    return SpecCluster(workers=workers, scheduler=head, silence_logs=logging.CRITICAL)
+    head = {"cls": Scheduler, "options": {**here, "port": 0}}
+    return SpecCluster(workers=workers, scheduler=head)
 
 
 def _total_memory() -> int:
@@ -128,7 +137,7 @@ def run(
         home = {"store": str(store.path.resolve()), "origin": source()}
         place = str(Path(data_dir).resolve()) if data_dir else None
         options = {"device": crowd.device, "kernel": kernel, "data_dir": place, "room": crowd.room, **keep}
-        needs = {"resources": {"GPU": 1}} if crowd.device == "cuda" else {}
+        needs: dict[str, Any] = {"resources": {"GPU": 1}} if crowd.device == "cuda" else {}
         families = list({e.canonical(*VARYING): e.describe() for e in missing}.values())
         with _said("check the settings"):
             client.submit(check, families, crowd.device, kernel, place, pure=False, **needs).result()
@@ -176,15 +185,15 @@ def ready(client: Client, store: Store, device: str) -> Crowd:
     try:
         with _said("look at the store"):
             asked = (str(probe.resolve()), store.owner, device)
-            found: dict[str, dict[str, Any]] = client.run(examine, *asked, workers=used)
+            found: Any = client.run(examine, *asked, workers=used)
     finally:
         probe.unlink(missing_ok=True)
     for name, about in found.items():
         _same_source(name, about["source"], source())
         if about["store"]:
             raise ValueError(
-                f"store must be a folder that every worker sees at the same path and can write; worker {name} "
-                f"does not ({store.path.resolve()}: {about['store']})"
+                "store must be a folder that every worker sees at the same path and can write; "
+                f"worker {name} does not ({store.path.resolve()}: {about['store']})"
             )
     limits = [CPU_SHARE * told[name]["memory_limit"] for name in used if told[name]["memory_limit"]]
     rooms = [about["room"] for about in found.values()]
@@ -196,13 +205,15 @@ def _same_versions(client: Client, workers: list[str]) -> None:
     version = importlib.metadata.version
     for what in ("engramma", "torch"):
         here = version(what).partition("+")[0]
-        for name, there in client.run(version, what, workers=workers, on_error="return").items():
+        told: Any = client.run(version, what, workers=workers, on_error="return")
+        for name, there in told.items():
             if not isinstance(there, str):
                 raise ValueError(f"worker {name} must have {what} {here}: it has none")
             if there.partition("+")[0] != here:
                 raise ValueError(f"worker {name} must have {what} {here}, as here: it has {there}")
     here = platform.python_version()
-    for name, there in client.run(platform.python_version, workers=workers).items():
+    told = client.run(platform.python_version, workers=workers)
+    for name, there in told.items():
         if there.split(".")[:2] != here.split(".")[:2]:
             raise ValueError(f"worker {name} must have Python {here}, as here: it has {there}")
 
@@ -221,9 +232,7 @@ def source() -> str:
     return hashlib.sha256(told).hexdigest()
 
 
-def shares(
-    packs: list[list[Experiment]], workers: int, device: str, store: Store
-) -> list[list[Experiment]]:
+def shares(packs: list[list[Experiment]], workers: int, device: str, store: Store) -> list[list[Experiment]]:
     """Packs cut until none is much of the whole, the longest first; those begun stay as they are.
 
     A GPU is quicker with many replicas at once: there, only so far that every worker has something to do.
@@ -263,7 +272,7 @@ def _send(
 
     while todo or sent:
         if time.monotonic() - asked > 2.0:  # workers come and go
-            workers, asked = max(1, _or_lost(client, client.nthreads, {}).__len__()), time.monotonic()
+            workers, asked = max(1, len(_or_lost(client, client.nthreads, {}))), time.monotonic()
         while todo and len(sent) < AHEAD * workers:
             number = todo.popleft()
             sent[number] = submit(number)
@@ -313,8 +322,8 @@ def _said(what: str) -> Iterator[None]:
         yield
     except KilledWorker as error:
         raise OSError(
-            f"workers could not {what}: {error.allowed_failures + 1} of them ended while they had it in hand; "
-            "the last one's log may say why (too little memory?)"
+            f"workers could not {what}: {error.allowed_failures + 1} of them ended with it in hand; the last "
+            "one's log may say why (too little memory?)"
         ) from None
     except (ValueError, OSError, MemoryError, ImportError) as error:
         text = f"a worker could not {what}: {error}"
@@ -322,7 +331,7 @@ def _said(what: str) -> Iterator[None]:
 
 
 def _at(client: Client) -> str:
-    return client.scheduler.address if client.scheduler else "its address"
+    return str(client.scheduler.address) if client.scheduler else "its address"
 
 
 # What follows runs on the workers.

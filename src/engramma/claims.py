@@ -86,6 +86,16 @@ class Claims:
         self._held.update(taken)
         return taken
 
+    @contextlib.contextmanager
+    def held(self, name: str) -> Iterator[None]:
+        """One process at a time, the others wait."""
+        while not self.take([name]):
+            time.sleep(0.05)
+        try:
+            yield
+        finally:
+            self.release([name])
+
     def release(self, names: Iterable[str]) -> None:
         for name in names:
             self._held.discard(name)

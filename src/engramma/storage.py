@@ -68,7 +68,7 @@ def _or_refused(make: Callable[[], Any], message: str) -> Any:
 def patiently(step: Callable[[], T]) -> T:
     """`step()`, again and again while the database does not answer; given up after PATIENCE seconds.
 
-    So a step must do no harm when it is done twice. An error's own text may hold a password: it is not shown.
+    So a step must do no harm when it is done twice. An error's own text is not shown: it may hold a password.
     """
     from optuna.exceptions import StorageInternalError
     from sqlalchemy.exc import DBAPIError, PendingRollbackError

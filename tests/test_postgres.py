@@ -117,8 +117,8 @@ def test_stopped_for_long_is_said_and_the_search_resumes(
 
 def line(folder: Path, number: int, url: str) -> list[str]:
     text = (
-        "tune --data digits --tasks 2 --items 60 --memories 6 --epochs 12 --method ewc --vertices 2 --seeds 1"
-        f" --device cpu --trials 6 --batch 2 --storage {url}"
+        "tune --data states --stream states --items 5 --size 20 --memories 6 --epochs 12 --method ewc"
+        f" --vertices 2 --seeds 1 --device cpu --trials 6 --batch 2 --storage {url}"
         f" --store {folder}/store --out {folder}/{number}.toml --figures {folder}/figures-{number}"
     )
     return [sys.executable, "-W", "ignore", "-c", "from engramma.cli import main; main()", *text.split()]

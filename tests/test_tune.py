@@ -261,7 +261,8 @@ def test_several_processes_share_one_search(tmp_path: Path) -> None:
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from test_tune import Store, tiny, tune\n"
-        "tune([tiny(trials=12, epochs=20)], Store(sys.argv[2]), batch=3)"
+        "states = {'data': 'states', 'stream': 'states', 'items': 5, 'size': 20, 'flips': 1}\n"
+        "tune([tiny(trials=12, epochs=60, **states)], Store(sys.argv[2]), batch=3)"
     )
     arguments = [sys.executable, "-W", "ignore", "-c", program, str(Path(__file__).parent), str(store.path)]
     crowd = [subprocess.Popen(arguments) for _ in range(2)]

@@ -162,7 +162,7 @@ class Crowd(NamedTuple):
 def ready(client: Client, store: Store, device: str) -> Crowd:
     """Wait for the first worker, and see that every worker there can do the work."""
     if not client.nthreads():
-        log.warning("no worker has come to the scheduler at %s yet: waiting for the first", _at(client))
+        log.warning("no worker has come to the scheduler yet: waiting for the first")
         while not client.nthreads():
             time.sleep(0.2)
     told = client.scheduler_info()["workers"]
@@ -307,8 +307,8 @@ def _or_lost(client: Client, ask: Any = None, instead: Any = None) -> Any:
         time.sleep(0.1)
     if client.status != "running":
         raise OSError(
-            f"the scheduler at {_at(client)} was lost; the records so far are in the store, and when it runs "
-            "again the same command goes on from there"
+            "the scheduler was lost; the records so far are in the store, and when it runs again the same "
+            "command goes on from there"
         )
     return instead
 
@@ -328,10 +328,6 @@ def _said(what: str) -> Iterator[None]:
     except (ValueError, OSError, MemoryError, ImportError) as error:
         text = f"a worker could not {what}: {error}"
         raise (MemoryError if isinstance(error, MemoryError) else ValueError)(text) from None
-
-
-def _at(client: Client) -> str:
-    return str(client.scheduler.address) if client.scheduler else "its address"
 
 
 # What follows runs on the workers.

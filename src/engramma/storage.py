@@ -68,7 +68,7 @@ def _or_refused(make: Callable[[], Any], message: str) -> Any:
 def patiently(step: Callable[[], T]) -> T:
     """`step()`, again and again while the database does not answer; given up after PATIENCE seconds.
 
-    So a step must do no harm when it is done twice. An error's own text is not shown: it may hold a password.
+    So a step must do no harm when done twice. An error's own text is not shown: it may hold a password.
     """
     from optuna.exceptions import StorageInternalError
     from sqlalchemy.exc import DBAPIError, PendingRollbackError
@@ -83,7 +83,7 @@ def patiently(step: Callable[[], T]) -> T:
                 log.warning("the storage does not answer: waiting for it")
             if time.monotonic() - since > PATIENCE:
                 raise OSError(
-                    f"the storage has not answered for {PATIENCE:g} s ({type(error).__name__}); the trials so "
-                    "far are kept there, and when it runs again the same command goes on from there"
+                    f"the storage has not answered for {PATIENCE:g} s ({type(error).__name__}); the trials "
+                    "so far are kept there, and when it runs again the same command goes on from there"
                 ) from None
             time.sleep(0.2)

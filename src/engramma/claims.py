@@ -108,10 +108,11 @@ class Claims:
         life = self._life(owner)
         try:
             who, touched = json.loads(life.read_text()), life.stat().st_mtime
-        except (OSError, ValueError):
+            machine, pid, started = who["machine"], int(who["pid"]), who["started"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return False
-        if who["machine"] == self.me["machine"]:
-            return _started(who["pid"]) == who["started"]
+        if machine == self.me["machine"]:
+            return _started(pid) == started
         # By the clock of whoever keeps the folder: ours may be off.
         with contextlib.suppress(OSError):
             os.utime(self._life(self.owner))

@@ -198,10 +198,13 @@ def fork(
     takes stock of the tasks so far as if it had been there.
     """
     from engramma import checkpoints
+    from engramma.checks import method_class
     from engramma.forks import fork as continued
     from engramma.records import Store
 
     records = Store(store)
+    if method is not None:
+        method_class(method)  # one of one's own is imported because it was named here, not by a record
     parent = records.get(name)
     pack = next((runs for runs in checkpoints.packs(records).values() if parent.name in runs), None)
     if pack is None:

@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engramma import checkpoints, chosen, files, study, trials
+from engramma import checkpoints, chosen, files, packs, study, trials
 from engramma.checkpoints import known
+from engramma.estimate import estimate
 from engramma.experiment import build, read, read_toml
 from engramma.files import Damaged
 from engramma.records import Record, Store
@@ -167,6 +168,28 @@ def test_hostile_records(what: str, written: tuple[Store, Record, dict[str, byte
     assert sound < COUNT[what] / 2
 
 
+def test_a_record_does_not_have_anything_imported(
+    written: tuple[Store, Record, dict[str, bytes]], tmp_path: Path
+) -> None:
+    """A method of one's own is a module's name: whoever can write a record could have any module run."""
+    _, record, _ = written
+    (tmp_path / "trap.py").write_text("raise RuntimeError('imported')")
+    store = Store(tmp_path / "store")
+    told = {**record.description, "method": "trap:Method", "settings": {}}
+    forged = Record(told, record.scores, record.curves, record.facts)
+    store.write(forged)
+    sys.path.insert(0, str(tmp_path))
+    try:
+        (found,) = list(store)
+        assert estimate([record.experiment], store, "cpu").missing == 1
+        with pytest.raises(ValueError, match="name it"):
+            _ = found.experiment
+        with pytest.raises(RuntimeError, match="imported"):  # the trap is one
+            read(told)
+    finally:
+        sys.path.remove(str(tmp_path))
+
+
 def test_hostile_toml(tmp_path: Path) -> None:
     chance, path = random.Random("toml"), tmp_path / "run.toml"
     valid = b"""
@@ -234,7 +257,8 @@ def test_hostile_checkpoints(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     with pytest.raises(Stop):
         study.run_pack([run], store, tick=stop)
     ((pack, _),) = checkpoints.packs(store).items()
-    method = build([run]).method
+    built = build([run])
+    method = built.method
     place = store.checkpoints / pack / "1"
     valid = {p.name: p.read_bytes() for p in place.iterdir() if p.name != files.SUMS}
     head, sound = json.loads(valid["checkpoint.json"]), 0
@@ -250,7 +274,10 @@ def test_hostile_checkpoints(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
         folder(place, content)
         checkpoints.packs(store)
         checkpoints.finished(store)
-        sound += checkpoints.load(store, pack, 1, method, "cpu") is not None
+        point = checkpoints.load(store, pack, 1, method, "cpu")
+        if point is not None and packs._fits(point, built):
+            sound += 1
+            packs.Ledger(run.tasks, run.epochs).restore(point)
     assert sound < COUNT["checkpoint"] / 2
     assert "is damaged" in caplog.text
 

@@ -97,7 +97,7 @@ def _head(data: bytes) -> dict[str, Any]:
         raise ValueError("runs must be names of runs")
     if type(head["done"]) is not int or not isinstance(head["types"], dict):
         raise ValueError("done must be a number of tasks, and types a table")
-    if not isinstance(facts, dict) or not {"keep", "memories", "seconds", "report"} <= facts.keys():
+    if not isinstance(facts, dict):
         raise ValueError("facts must be a table")
     return {**head, "runs": tuple(runs)}
 
@@ -146,8 +146,8 @@ def _needed(store: Store, pack: str, runs: tuple[str, ...]) -> bool:
     for done in stages(store, pack):
         with contextlib.suppress(OSError, ValueError):
             facts = _head((store.checkpoints / pack / str(done) / "checkpoint.json").read_bytes())["facts"]
-            file = "memories.safetensors" if facts["memories"] else "record.json"
-            return facts["keep"] or not all((store.path / run / file).is_file() for run in runs)
+            file = "memories.safetensors" if facts.get("memories") else "record.json"
+            return bool(facts.get("keep")) or not all((store.path / run / file).is_file() for run in runs)
     return False
 
 

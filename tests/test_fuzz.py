@@ -99,7 +99,13 @@ def folder(place: Path, content: dict[str, bytes]) -> None:
     place.mkdir(exist_ok=True)
     sums = "".join(f"{hashlib.sha256(d).hexdigest()}  {n}\n" for n, d in content.items() if n != files.SUMS)
     for name, data in {files.SUMS: sums.encode(), **content}.items():
-        (place / name).write_bytes(data)
+        write(place / name, data)
+
+
+def write(path: Path, data: bytes) -> None:
+    """As a new file: some disks flush one that is written over."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(data)
 
 
 def answers(call: Callable[[], Any], *kinds: type[Exception]) -> bool:
@@ -204,7 +210,7 @@ epochs = 10
 seeds = [0, 1]
 """
     for number in range(COUNT["toml"]):
-        path.write_bytes(mutate(valid, chance))
+        write(path, mutate(valid, chance))
         told = None
 
         def look() -> None:
@@ -233,7 +239,7 @@ search = { trials = 20, flat = [1.0, 2.0] }
     path.write_bytes(valid)
     assert chosen.load(path)
     for _ in range(COUNT["chosen"]):
-        path.write_bytes(mutate(valid, chance))
+        write(path, mutate(valid, chance))
 
         def look() -> None:
             for told in chosen.select(chosen.load(path), {}, path):

@@ -25,8 +25,10 @@ def environment(*first: str) -> dict[str, str]:
 class Parts:
     """The processes of a cluster, and the file by which they find each other."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **told: str) -> None:
+        """`told`: variables of the environment of every process."""
         folder.mkdir(parents=True, exist_ok=True)
+        self.told = told
         self.folder, self.file = folder, folder / "scheduler.json"
         self.scheduler: subprocess.Popen[bytes] | None = None
         self.workers: list[subprocess.Popen[bytes]] = []
@@ -35,13 +37,15 @@ class Parts:
     def _start(self, name: str, *arguments: str, before: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
         with open(self.folder / f"{name}-{len(self.all)}.log", "wb") as log:
             line = [sys.executable, "-W", "ignore", "-m", "distributed.cli.dask_" + name, *arguments]
-            process = subprocess.Popen(line, env=environment(*before), stdout=log, stderr=log)
+            about = {**environment(*before), **self.told}
+            process = subprocess.Popen(line, env=about, stdout=log, stderr=log)
         self.all.append(process)
         return process
 
-    def start_scheduler(self, port: int = 0) -> subprocess.Popen[bytes]:
+    def start_scheduler(self, port: int = 0, protocol: str = "tcp") -> subprocess.Popen[bytes]:
         self.file.unlink(missing_ok=True)
         place = ["--host", "127.0.0.1", "--port", str(port), "--no-dashboard", "--no-show"]
+        place += ["--protocol", protocol]
         place += ["--dashboard-address", "127.0.0.1:0"]
         self.scheduler = self._start("scheduler", *place, "--scheduler-file", str(self.file))
         return self.scheduler

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -27,11 +28,14 @@ from engramma.study import Work
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is POSIX")
 
-SIZES = ["--data", "states", "--stream", "states", "--size", "40", "--memories", "8", "--epochs", "60"]
+SIZES = ["--data", "states", "--stream", "states", "--size", "40", "--memories", "8", "--epochs", "20"]
+
+
+SELDOM: dict[str, Any] = {"curve_every": 75}  # to recall states takes longer than to learn them
 
 
 def grid() -> list[Experiment]:
-    small: dict[str, Any] = {"data": "states", "stream": "states", "tasks": 3, "size": 16, "epochs": 60}
+    small: dict[str, Any] = {"data": "states", "stream": "states", "tasks": 3, "size": 16, "epochs": 150}
     return [
         read(small, {"memories": 8, "items": 5, "method": method, "vertex": n, "seed": seed})
         for method in ("vanilla", "si")
@@ -43,7 +47,7 @@ def grid() -> list[Experiment]:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Store:
     store = Store(tmp_path_factory.mktemp("undisturbed"))
-    study.run(grid(), store)
+    study.run(grid(), store, **SELDOM)
     return store
 
 
@@ -95,7 +99,7 @@ def test_a_worker_killed_mid_run_is_made_up_for(standing: Parts, tmp_path: Path,
 
     with cluster.joined(standing.address) as client:
         client.wait_for_workers(3)
-        outcome = cluster.run(grid(), store, client, "cpu", watch=once(strike))
+        outcome = cluster.run(grid(), store, client, "cpu", watch=once(strike), **SELDOM)
     assert victim.poll() is not None
     assert [r.name for r in outcome.records] == [e.name for e in grid()]
     complete(store, undisturbed)
@@ -119,11 +123,11 @@ def test_a_scheduler_killed_is_said_and_the_study_goes_on_with_another(
         pytest.raises(OSError, match=r"the scheduler was lost; .* the same command goes on"),
         cluster.joined(parts.address) as client,
     ):
-        cluster.run(grid(), store, client, watch=once(strike))
+        cluster.run(grid(), store, client, watch=once(strike), **SELDOM)
     assert 0 < len(store) < len(grid())
     before = set(store.names())
     with cluster.joined(standing.address) as client:
-        outcome = cluster.run(grid(), store, client, "cpu")
+        outcome = cluster.run(grid(), store, client, "cpu", **SELDOM)
     assert outcome.found >= len(before)
     worker.wait(60)  # it has seen that its scheduler is gone
     complete(store, undisturbed)
@@ -149,20 +153,47 @@ def test_a_scheduler_that_comes_back_is_gone_on_with(
     with cluster.joined(parts.address) as client:
         assert client.scheduler is not None
         port = int(client.scheduler.address.rpartition(":")[2])
-        outcome = cluster.run(grid(), store, client, watch=once(strike))
+        outcome = cluster.run(grid(), store, client, watch=once(strike), **SELDOM)
     assert len(outcome.records) == len(grid())
     assert parts.scheduler is not scheduler
     complete(store, undisturbed)
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made with openssl")
+def test_over_tls_with_certificates_from_the_environment(tmp_path: Path, undisturbed: Store) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=cluster -keyout"
+    subprocess.run([*make.split(), str(key), "-out", str(certificate)], check=True, capture_output=True)
+    told = {"DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "true"}
+    told["DASK_DISTRIBUTED__COMM__TLS__CA_FILE"] = str(certificate)
+    for who in ("SCHEDULER", "WORKER", "CLIENT"):
+        told[f"DASK_DISTRIBUTED__COMM__TLS__{who}__KEY"] = str(key)
+        told[f"DASK_DISTRIBUTED__COMM__TLS__{who}__CERT"] = str(certificate)
+    parts = Parts(tmp_path / "cluster", **told)
+    try:
+        parts.start_scheduler(protocol="tls")
+        parts.start_workers(1, "--protocol", "tls")
+        address = json.loads(Path(parts.address).read_text())["address"]
+        assert address.startswith("tls://")
+        line = [sys.executable, "-W", "ignore", "-c", COORDINATOR, address, str(tmp_path / "store")]
+        line += [str(Path(__file__).parent)]
+        subprocess.run(line, env={**environment(), **told}, check=True, capture_output=True)
+        complete(Store(tmp_path / "store"), undisturbed)
+        without = subprocess.run(line, env=environment(), check=False, capture_output=True, text=True)
+        assert "no scheduler answers at tls://" in without.stderr
+    finally:
+        parts.stop()
+
+
 COORDINATOR = """
 import sys
 sys.path.insert(0, sys.argv[3])
-from test_cluster import grid
+from test_cluster import SELDOM, grid
 from engramma import cluster
 from engramma.records import Store
 with cluster.joined(sys.argv[1]) as client:
-    print("ran", cluster.run(grid(), Store(sys.argv[2]), client, "cpu").ran)
+    print("ran", cluster.run(grid(), Store(sys.argv[2]), client, "cpu", **SELDOM).ran)
 """
 
 
@@ -178,7 +209,7 @@ def test_a_coordinator_killed_and_started_again(standing: Parts, tmp_path: Path,
     process.wait()
     assert len(store) < len(grid())
     with cluster.joined(standing.address) as client:
-        outcome = cluster.run(grid(), store, client, "cpu")
+        outcome = cluster.run(grid(), store, client, "cpu", **SELDOM)
     assert 0 < outcome.found < len(grid())
     complete(store, undisturbed)
 
@@ -199,11 +230,11 @@ def test_a_worker_with_another_version_is_named_before_anything_is_sent(parts: P
         with pytest.raises(
             ValueError, match=r"worker tcp://\S+ must have engramma \S+, as here: it has 0.0.9"
         ):
-            cluster.run(grid(), store, client)
+            cluster.run(grid(), store, client, **SELDOM)
         kill(worker)
         parts.start_workers(1, before=(str(altered),))
         with pytest.raises(ValueError, match=r"worker tcp://\S+ must have the same engramma as here"):
-            cluster.run(grid(), store, client)
+            cluster.run(grid(), store, client, **SELDOM)
         # And one that comes when all others were found in order.
         with pytest.raises(ValueError, match=r"could not run .* must have the same engramma as here"):
             cluster._send(client, [grid()[:1]], order(store), {}, Work())
@@ -211,7 +242,7 @@ def test_a_worker_with_another_version_is_named_before_anything_is_sent(parts: P
 
 
 def order(store: Store) -> dict[str, Any]:
-    return {"store": str(store.path), "origin": cluster.source(), "options": {"device": "cpu"}}
+    return {"store": str(store.path), "origin": cluster.source(), "options": {"device": "cpu", **SELDOM}}
 
 
 def test_workers_must_see_the_store_and_run_one_pack_at_a_time(parts: Parts, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-NAMES = ("step", "transcription", "methods", "scaling", "start", "roofline", "tuning", "gpu")
+NAMES = ("step", "transcription", "methods", "scaling", "start", "roofline", "tuning", "scale", "gpu")
 
 
 def main(arguments: list[str]) -> int:

@@ -224,20 +224,6 @@ def test_broken_off_anywhere_it_ends_with_the_trials_it_would_have_had(
     np.testing.assert_allclose(found.values[:8], whole.values[:8])
 
 
-def test_two_processes_do_not_run_one_search(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-
-    def intrude(work: Work) -> None:
-        with pytest.raises(ValueError, match="it is being run"):
-            tune([tiny(trials=2)], Store(tmp_path))
-        raise Stop
-
-    with pytest.raises(Stop):
-        tune([tiny(trials=2)], store, watch=Work(on_change=intrude))
-    tune([tiny(trials=2)], store)
-    assert states(store) == {"COMPLETE": 2}
-
-
 def line(store: Path, trials: int) -> list[str]:
     text = (
         "tune --data digits --tasks 3 --items 60 --memories 6 --epochs 12 --method ewc --vertices 2"
@@ -266,6 +252,44 @@ def test_killed_and_started_again_it_has_exactly_its_trials(tmp_path: Path) -> N
     assert sorted(t.number for t in trialled.trials) == list(range(12))
     named = [run for t in trialled.trials for run in t.user_attrs["runs"]]
     assert sorted(named) == store.names()  # nothing was trained that no trial tells of
+
+
+@pytest.mark.skipif(os.name == "nt", reason="kill -9 is POSIX")
+def test_several_processes_share_one_search(tmp_path: Path) -> None:
+    """Two of them, of which one is killed with trials in hand: every trial is told, and told once."""
+    store = Store(tmp_path / "shared")
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from test_tune import Store, tiny, tune\n"
+        "states = {'data': 'states', 'stream': 'states', 'items': 5, 'size': 20, 'flips': 1}\n"
+        "tune([tiny(trials=12, epochs=60, **states)], Store(sys.argv[2]), batch=3)"
+    )
+    arguments = [sys.executable, "-W", "ignore", "-c", program, str(Path(__file__).parent), str(store.path)]
+    crowd = [subprocess.Popen(arguments) for _ in range(2)]
+    while crowd[0].poll() is None and not held_by(store, crowd[0].pid):
+        time.sleep(0.005)
+    crowd[0].kill()
+    assert [process.wait(120) for process in crowd] == [-signal.SIGKILL, 0]
+    assert states(store) == {"COMPLETE": 12}
+    (trialled,) = stored(store)
+    assert len({t.params["strength"] for t in trialled.trials}) == 12
+    named = [run for t in trialled.trials for run in t.user_attrs["runs"]]
+    assert sorted(named) == store.names()
+    for t in trialled.trials:
+        each = [store.get(run).average for run in t.user_attrs["runs"]]
+        assert t.value == pytest.approx(np.mean(each))
+    assert not held_by(store)
+
+
+def held_by(store: Store, *owner: int) -> list[str]:
+    """Claims on trials: all, or those of a process."""
+    found = []
+    for lock in store.claims.glob("tune-*-*.lock"):
+        try:
+            found += [lock.stem] if not owner or lock.read_text().startswith(f"{owner[0]}-") else []
+        except OSError:
+            continue
+    return found
 
 
 # Proportions and grids

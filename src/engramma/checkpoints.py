@@ -30,7 +30,7 @@ from engramma.files import (
 )
 from engramma.methods import Method
 from engramma.network import Items
-from engramma.records import Store
+from engramma.records import NAME, Store
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ def load(
         return None
     try:
         files = read_folder(place)
-        head = unpack_json(files["checkpoint.json"])
+        head = _head(files["checkpoint.json"])
         tensors = unpack_tensors(files["tensors.safetensors"])
-        tensors = {k: v.to(device, getattr(torch, head["types"][k])) for k, v in tensors.items()}
+        tensors = {k: v.to(device, _dtype(head["types"][k])) for k, v in tensors.items()}
         theta = tensors.get("theta")
         state = None
         if method is not None and theta is not None:
@@ -81,10 +81,32 @@ def load(
         measured = {
             k.removeprefix("measured/"): v.cpu() for k, v in tensors.items() if k.startswith("measured/")
         }
-        return Checkpoint(tuple(head["runs"]), head["done"], theta, state, measured, head["facts"])
-    except (Damaged, KeyError, ValueError, AttributeError) as error:
+        return Checkpoint(head["runs"], head["done"], theta, state, measured, head["facts"])
+    except (Damaged, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         store.set_aside(place, f"checkpoint {place} is damaged ({error})")
         return None
+
+
+def _head(data: bytes) -> dict[str, Any]:
+    """What a checkpoint.json says, its runs as a tuple; a ValueError where it is none."""
+    head = unpack_json(data)
+    if not isinstance(head, dict) or not {"runs", "done", "state", "types", "facts"} <= head.keys():
+        raise ValueError("not the head of a checkpoint")
+    runs, facts = head["runs"], head["facts"]
+    if not isinstance(runs, list) or not all(isinstance(r, str) and NAME.fullmatch(r) for r in runs):
+        raise ValueError("runs must be names of runs")
+    if type(head["done"]) is not int or not isinstance(head["types"], dict):
+        raise ValueError("done must be a number of tasks, and types a table")
+    if not isinstance(facts, dict):
+        raise ValueError("facts must be a table")
+    return {**head, "runs": tuple(runs)}
+
+
+def _dtype(name: str) -> torch.dtype:
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        raise ValueError(f"no type of numbers is called {name!r}")
+    return found
 
 
 def latest(store: Store, pack: str, method: Method, device: torch.device | str) -> Checkpoint | None:
@@ -108,10 +130,9 @@ def packs(store: Store) -> dict[str, tuple[str, ...]]:
     for folder in sorted(store.checkpoints.iterdir()):
         for done in stages(store, folder.name) if re.fullmatch(r"[0-9a-f]{20}", folder.name) else []:
             try:
-                head = unpack_json((folder / str(done) / "checkpoint.json").read_bytes())
-                found[folder.name] = tuple(head["runs"])
+                found[folder.name] = _head((folder / str(done) / "checkpoint.json").read_bytes())["runs"]
                 break
-            except (OSError, ValueError, KeyError):
+            except (OSError, ValueError):
                 continue
     return found
 
@@ -123,12 +144,10 @@ def finished(store: Store) -> list[str]:
 
 def _needed(store: Store, pack: str, runs: tuple[str, ...]) -> bool:
     for done in stages(store, pack):
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            facts = unpack_json((store.checkpoints / pack / str(done) / "checkpoint.json").read_bytes())[
-                "facts"
-            ]
-            file = "memories.safetensors" if facts["memories"] else "record.json"
-            return facts["keep"] or not all((store.path / run / file).is_file() for run in runs)
+        with contextlib.suppress(OSError, ValueError):
+            facts = _head((store.checkpoints / pack / str(done) / "checkpoint.json").read_bytes())["facts"]
+            file = "memories.safetensors" if facts.get("memories") else "record.json"
+            return bool(facts.get("keep")) or not all((store.path / run / file).is_file() for run in runs)
     return False
 
 

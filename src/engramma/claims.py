@@ -86,6 +86,16 @@ class Claims:
         self._held.update(taken)
         return taken
 
+    @contextlib.contextmanager
+    def held(self, name: str) -> Iterator[None]:
+        """One process at a time, the others wait."""
+        while not self.take([name]):
+            time.sleep(0.05)
+        try:
+            yield
+        finally:
+            self.release([name])
+
     def release(self, names: Iterable[str]) -> None:
         for name in names:
             self._held.discard(name)
@@ -98,10 +108,11 @@ class Claims:
         life = self._life(owner)
         try:
             who, touched = json.loads(life.read_text()), life.stat().st_mtime
-        except (OSError, ValueError):
+            machine, pid, started = who["machine"], int(who["pid"]), who["started"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return False
-        if who["machine"] == self.me["machine"]:
-            return _started(who["pid"]) == who["started"]
+        if machine == self.me["machine"]:
+            return _started(pid) == started
         # By the clock of whoever keeps the folder: ours may be off.
         with contextlib.suppress(OSError):
             os.utime(self._life(self.owner))

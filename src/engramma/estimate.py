@@ -68,11 +68,13 @@ def stored(
     count = 0
     for record in store:
         told, facts = record.description, record.facts
-        same = (told["data"], told["items"], told["memories"], told["dtype"]) in kinds
-        if same and facts["device"].startswith(place) and facts["kernel"] == arithmetic:
-            count += 1
-            done += total_work(record.experiment)
-            spent += facts["seconds"] / facts["replicas"]
+        try:
+            same = (told["data"], told["items"], told["memories"], told["dtype"]) in kinds
+            if same and facts["device"].startswith(place) and facts["kernel"] == arithmetic:
+                work, took = total_work(record.experiment), facts["seconds"] / facts["replicas"]
+                count, done, spent = count + 1, done + work, spent + took
+        except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
+            continue  # of another version, or no record of ours: nothing to go by
     return (done / spent if spent else None), f"from {count} runs in the store"
 
 

@@ -189,7 +189,9 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     """The settings in a TOML file, as they stand there."""
     try:
         return tomllib.loads(Path(path).read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise ValueError(f"{path} is not valid TOML: nested too deeply") from None
+    except ValueError as error:  # not TOML, not text, or a number of thousands of digits
         raise ValueError(f"{path} is not valid TOML: {error}") from None
 
 

@@ -28,6 +28,9 @@ _count = itertools.count()
 class Damaged(Exception):
     """A folder's files are not what its checksums say. The message names the folder and the fault."""
 
+    def __init__(self, message: str) -> None:  # which may quote a hostile file: a line of it will do
+        super().__init__(message if len(message) < 1000 else message[:997] + "...")
+
 
 def write_folder(place: Path, files: dict[str, bytes], owner: str, replace: bool = False) -> bool:
     """Write `files` as the folder `place`, whole or not at all; False where it was already there.
@@ -86,12 +89,12 @@ def read_folder(place: Path, *names: str) -> dict[str, bytes]:
     if unlisted := set(names) - set(listed):
         raise Damaged(f"{place}: {', '.join(sorted(unlisted))} is not listed in {SUMS}")
     for name, expected in listed.items():
-        if os.path.basename(name) != name:
+        if os.path.basename(name) != name or name in ("", ".", ".."):
             raise Damaged(f"{place}: {SUMS} lists {name!r}, which is not a plain name")
         try:
             data = (place / name).read_bytes()
-        except OSError as error:
-            raise Damaged(f"{place}: {name} cannot be read ({error.strerror})") from None
+        except (OSError, ValueError) as error:
+            raise Damaged(f"{place}: {name!r} cannot be read ({error})") from None
         if hashlib.sha256(data).hexdigest() != expected:
             raise Damaged(f"{place}: {name} is not what its checksum says")
         if not names or name in names:
@@ -114,7 +117,11 @@ def pack_json(content: Any) -> bytes:
 
 
 def unpack_json(data: bytes) -> Any:
-    return json.loads(data)
+    """Whatever is wrong with it is a ValueError."""
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def _plain(value: Any) -> Any:

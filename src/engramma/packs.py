@@ -274,7 +274,20 @@ def _kept(store: Store, name: str, first: Experiment) -> list[Tensor]:
 def _resumable(store: Store, name: str, built: Built, keep: bool) -> Checkpoint | None:
     """The last checkpoint; where all are to be kept, only if none before it is missing."""
     point = checkpoints.latest(store, name, built.method, built.theta.device)
+    if point is not None and not _fits(point, built):
+        place = store.checkpoints / name
+        store.set_aside(place, f"checkpoints {place} are not of this pack")
+        point = None
     if point is None or not keep:
         return point
     whole = checkpoints.stages(store, name) == list(range(1, point.done + 1))
     return point if whole and point.theta is not None else None
+
+
+def _fits(point: Checkpoint, built: Built) -> bool:
+    """Whether a checkpoint holds what its pack goes on with: one that was tampered with may not."""
+    try:
+        Ledger(0, 0).restore(point)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError):
+        return False
+    return point.theta is None or point.theta.shape == built.theta.shape

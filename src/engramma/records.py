@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from engramma.experiment import Experiment
+from engramma.experiment import Experiment, read
 from engramma.files import (
     Damaged,
     one_tensor,
@@ -53,7 +54,11 @@ class Record:
 
     @property
     def experiment(self) -> Experiment:
-        return Experiment.model_validate(self.description)
+        """What was run. A file is no reason to import code: a method of one's own must be there already."""
+        module, own, _ = str(self.description.get("method")).partition(":")
+        if own and module not in sys.modules:
+            raise ValueError(f"run {self.name} is of a method of one's own: name it (--method {module}:...)")
+        return read(self.description)
 
     @property
     def name(self) -> str:
@@ -188,12 +193,12 @@ class Store:
     def set_aside(self, place: Path, fault: Damaged | str) -> Path | None:
         """Move a damaged folder out of the way, where it can still be looked at."""
         aside = (
-            self.path / "set-aside" / f"{place.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
+            self.path / "set-aside" / f"{place.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(8).hex()}"
         )
         with contextlib.suppress(FileNotFoundError):  # another process was first
             aside.parent.mkdir(exist_ok=True)
             os.rename(place, aside)
-            log.warning("%s; set aside in %s", fault, aside)
+            log.warning("%.1000s; set aside in %s", fault, aside)
             return aside
         return None
 
@@ -216,8 +221,27 @@ class Store:
                 head["diverged"],
                 place,
             )
-        except (KeyError, ValueError, TypeError) as error:
+            fault, own = _fault(record), record.name
+        except (KeyError, ValueError, TypeError, RecursionError) as error:
             raise Damaged(f"{place}: record.json is not a record ({type(error).__name__}: {error})") from None
-        if record.name != name:
-            raise Damaged(f"{place}: its description is that of run {record.name}")
+        if fault:
+            raise Damaged(f"{place}: record.json is not a record ({fault})")
+        if own != name:
+            raise Damaged(f"{place}: its description is that of run {own}")
         return record
+
+
+def _fault(record: Record) -> str:
+    """What a record is not, that everybody who reads one takes it to be."""
+    if not isinstance(record.description, dict) or not isinstance(record.facts, dict):
+        return "description and facts must be tables"
+    if record.diverged is not None and not isinstance(record.diverged, dict):
+        return "diverged must be a table or null"
+    shapes = [table.shape for table in record.scores.values()]
+    if not shapes or any(len(s) != 2 or s[0] != s[1] or not s[0] for s in shapes):
+        return "scores must be square tables, one at least"
+    if any(table.ndim != (1 if name == "epoch" else 2) for name, table in record.curves.items()):
+        return "curves must be tables over epochs"
+    if any(table.dtype.kind not in "fiu" for table in (*record.scores.values(), *record.curves.values())):
+        return "scores and curves must be numbers"
+    return ""

@@ -74,6 +74,7 @@ def run(
     device: torch.device | str = "cpu",
     kernel: str = "auto",
     data_dir: str | Path | None = None,
+    prepared: bool = False,  # whoever sent the runs has checked them and tidied the store
     watch: Work | None = None,
     room: int | None = None,
     processes: int = 1,
@@ -87,13 +88,11 @@ def run(
     watch = watch or Work()
     memories = bool(keep.get("keep_memories"))
     wanted = list(dict.fromkeys(experiments))
-    _check([e for e in wanted if e not in store], device, kernel, data_dir)
-    store.open()
+    if not prepared:
+        _check([e for e in wanted if e not in store], device, kernel, data_dir)
+        tidy(store.open())
     with Claims(store.claims) as claims:
         store.owner = claims.owner
-        claims.sweep(store.path, store.checkpoints, *store.checkpoints.glob("*"))
-        for pack in checkpoints.finished(store):
-            checkpoints.discard(store, pack)
         missing = [e for e in wanted if store.find(e, memories) is None]
         watch.total, watch.own, watch.apart = sum(map(total_work, missing)), 0.0, 0.0
         watch.ran.clear()
@@ -147,6 +146,15 @@ def run(
         raise OSError(f"records of {', '.join(lost)} were removed or damaged while the study ran")
     by_name = {r.name: r for r in records if r is not None}
     return Outcome([by_name[e.name] for e in experiments], len(ran), len(wanted) - len(missing))
+
+
+def tidy(store: Store) -> None:
+    """Remove what killed processes left: half-written folders, checkpoints of what is done."""
+    with Claims(store.claims) as claims:
+        store.owner = claims.owner
+        claims.sweep(store.path, store.checkpoints, *store.checkpoints.glob("*"))
+        for pack in checkpoints.finished(store):
+            checkpoints.discard(store, pack)
 
 
 def _check(

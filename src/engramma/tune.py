@@ -3,12 +3,17 @@
 Every run of a trial is a record in the store, and the trials are in an Optuna storage, so that a search
 which was killed goes on: trials left running are taken up again with the strengths they had, and what
 was trained is found. A trial's sampler is seeded by the search's name and the trial's number alone.
+Several processes may work on one search, over one store: they ask in turn, and a trial is the one's that
+claimed it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +26,8 @@ from engramma.prune import prunable, train_pruned
 from engramma.records import Record, Store
 from engramma.searches import START, Search
 from engramma.smooth import LEVEL, Response, smooth
-from engramma.storage import opened
-from engramma.study import Work, total_work
+from engramma.storage import opened, patiently
+from engramma.study import Outcome, Work, total_work
 
 if TYPE_CHECKING:
     import optuna
@@ -74,6 +79,7 @@ def tune(
     batch: int = 10,
     prune: bool = False,
     watch: Work | None = None,
+    run: Callable[..., Outcome] = study.run,  # or a cluster's
     **options: Any,  # device, kernel, data_dir: as of study.run
 ) -> list[Found]:
     """Run searches, one after another, each to its number of complete trials."""
@@ -81,56 +87,84 @@ def tune(
         raise ValueError(f"batch must be at least 1, not {batch}")
     if prune and (other := [s.base.method for s in searches if not prunable(s)]):
         raise ValueError(f"prune must be left out for {other[0]}: only a penalty's lambda can be pruned")
+    if prune and run is not study.run:
+        raise ValueError("prune must be left out with a cluster: it looks at packs while they train here")
     store.open()
     watch = watch or Work()
-    with opened(storage, store) as place, Claims(store.claims) as claims:
-        begun = [_study(search, place) for search in searches]
-        left = [max(0, s.trials - len(_in(b, "COMPLETE"))) for s, b in zip(searches, begun, strict=True)]
+    with Claims(store.claims) as claims, contextlib.ExitStack() as stack:
+        with claims.held("tune"):  # two would make the same tables
+            place = stack.enter_context(opened(storage, store))
+            begun = [patiently(lambda s=search: _study(s, place)) for search in searches]
+        told = patiently(lambda: [len(_in(b, "COMPLETE")) for b in begun])
+        left = [max(0, search.trials - done) for search, done in zip(searches, told, strict=True)]
         watch.total = sum(_work(s) * n for s, n in zip(searches, left, strict=True))
-        found = []
-        for search, trialled in zip(searches, begun, strict=True):
-            lock = "tune-" + hashlib.sha256(search.name.encode()).hexdigest()[:20]
-            if not claims.take([lock]):
-                raise ValueError(f"search {search.name} must not be run twice at a time: it is being run")
-            try:
-                found.append(_finish(search, trialled, store, batch, prune, watch, options))
-            finally:
-                claims.release([lock])
-        return found
+        train = functools.partial(_train, run)
+        return [
+            _finish(search, trialled, store, claims, batch, train_pruned if prune else train, watch, options)
+            for search, trialled in zip(searches, begun, strict=True)
+        ]
 
 
 def _finish(
     search: Search,
     trialled: optuna.Study,
     store: Store,
+    claims: Claims,
     batch: int,
-    prune: bool,
+    train: Callable[..., dict[str, Record]],
     watch: Work,
     options: dict[str, Any],
 ) -> Found:
     """Ask, train, tell, until the search has its trials."""
-    while room := min(batch, search.trials - len(_in(trialled, "COMPLETE"))):
-        if room < 0:
-            break
-        asked = [_again(trialled, search, t) for t in _in(trialled, "RUNNING")[:room]]
-        while len(asked) < room:
-            asked.append(_ask(trialled, search))
+    while (asked := patiently(lambda: _next(search, trialled, claims, batch))) is not None:
+        if not asked:  # others have the last trials in hand, or will leave them
+            time.sleep(0.2)
+            continue
         runs = {trial.number: search.experiments(trial.params) for trial in asked}
         wanted = [e for each in runs.values() for e in each]
         # A search in which most is pruned would never end.
-        pruning = prune and len(_in(trialled, "PRUNED")) < search.trials
-        train = train_pruned if pruning else _train
-        records = train(wanted, store, watch=_part(watch, search), **options)
+        pruned = patiently(lambda: len(_in(trialled, "PRUNED")))
+        to_the_end = functools.partial(_train, study.run) if pruned >= search.trials else train
+        records = to_the_end(wanted, store, watch=_part(watch, search), **options)
         for trial in asked:
-            _tell(trialled, search, trial, [records.get(e.name) for e in runs[trial.number]])
-    return _found(search, trialled)
+            found = [records.get(e.name) for e in runs[trial.number]]
+            patiently(lambda t=trial, f=found: _tell(trialled, search, t, f))
+        claims.release(_claim(search, trial.number) for trial in asked)
+    return patiently(lambda: _found(search, trialled))
 
 
-def _train(experiments: list[Experiment], store: Store, **options: Any) -> dict[str, Record]:
+def _next(search: Search, trialled: optuna.Study, claims: Claims, batch: int) -> list[Trial] | None:
+    """The trials to train next: those that a dead process left, then new ones. None: the search is done."""
+    with claims.held(_claim(search)):
+        left = _in(trialled, "RUNNING")
+        held = set(claims.take(_claim(search, t.number) for t in left))
+        # Looked at again: one may have been told before its claim was given back.
+        running = {t.number for t in _in(trialled, "RUNNING")}
+        free = [t for t in left if _claim(search, t.number) in held and t.number in running]
+        lacking = search.trials - len(_in(trialled, "COMPLETE"))
+        room = max(0, min(batch, lacking - len(running) + len(free)))
+        claims.release(held - {_claim(search, t.number) for t in free[:room]})
+        if lacking <= 0:
+            return None
+        asked = [_again(trialled, search, t) for t in free[:room]]
+        while len(asked) < room:
+            asked.append(_ask(trialled, search))
+            claims.take([_claim(search, asked[-1].number)])
+        return asked
+
+
+def _claim(search: Search, *number: int) -> str:
+    mark = hashlib.sha256(search.name.encode()).hexdigest()[:20]
+    return "-".join(["tune", mark, *map(str, number)])
+
+
+def _train(
+    run: Callable[..., Outcome], experiments: list[Experiment], store: Store, **options: Any
+) -> dict[str, Record]:
     """{name: record} of every run."""
     # Curves are not what a search is for: measured once a task, a third of the time is saved.
     every = experiments[0].epochs
-    return {r.name: r for r in study.run(experiments, store, curve_every=every, **options).records}
+    return {r.name: r for r in run(experiments, store, curve_every=every, **options).records}
 
 
 def _ask(trialled: optuna.Study, search: Search) -> Trial:
@@ -163,17 +197,19 @@ def _again(trialled: optuna.Study, search: Search, left: FrozenTrial) -> Trial:
 
 def _tell(trialled: optuna.Study, search: Search, trial: Trial, records: list[Record | None]) -> None:
     """The mean over seeds; a run that diverged counts 0. A trial with a run left out was pruned."""
+    from optuna.exceptions import UpdateFinishedTrialError
     from optuna.trial import TrialState
 
     kept = [record for record in records if record is not None]
     if len(kept) < len(records):
-        trialled.tell(trial.number, state=TrialState.PRUNED)
+        trialled.tell(trial.number, state=TrialState.PRUNED, skip_if_finished=True)
         return
     each = [trials.value(record, search.measure) for record in kept]
-    trial.set_user_attr("runs", [record.name for record in kept])
-    trial.set_user_attr("diverged", int(np.isnan(each).sum()))
-    trial.set_user_attr("values", [0.0 if np.isnan(v) else v for v in each])
-    trialled.tell(trial.number, float(np.nan_to_num(each).mean()))
+    with contextlib.suppress(UpdateFinishedTrialError):  # told before, and the answer was lost
+        trial.set_user_attr("runs", [record.name for record in kept])
+        trial.set_user_attr("diverged", int(np.isnan(each).sum()))
+        trial.set_user_attr("values", [0.0 if np.isnan(v) else v for v in each])
+        trialled.tell(trial.number, float(np.nan_to_num(each).mean()), skip_if_finished=True)
 
 
 def _found(search: Search, trialled: optuna.Study) -> Found:

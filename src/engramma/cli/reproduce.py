@@ -12,6 +12,7 @@ from engramma.cli.settings import counted, numbers
 from engramma.cli.tables import StrengthsOption
 from engramma.cli.train import (
     WHERE,
+    ClusterOption,
     DataOption,
     DeviceOption,
     KeepMemories,
@@ -19,6 +20,7 @@ from engramma.cli.train import (
     ProcessesOption,
     StoreOption,
     carry_out,
+    joined,
 )
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ def reproduce(
     device: DeviceOption = "auto",
     kernel: KernelOption = "auto",
     data_dir: DataOption = None,
+    cluster: ClusterOption = None,
     keep_memories: KeepMemories = False,
     processes: ProcessesOption = 0,
 ) -> None:
@@ -68,7 +71,7 @@ def reproduce(
 
     Runs that the store has are not run again, and an interrupted study goes on
     where it stopped. Several processes may work on one store at a time: they
-    share the work.
+    share the work, and --cluster has those of a Dask cluster do it.
     """
     from engramma import studies
 
@@ -90,11 +93,11 @@ def reproduce(
     if dry_run:
         _dry(runs, scale, store, device, kernel, data_dir, processes)
         return
-    for study, part in runs:
-        show.out.print(f"[bold]{study.name}[/bold] ({study.paper}): {study.title}", soft_wrap=True)
-        options = {"kernel": kernel, "data_dir": data_dir, "keep_memories": keep_memories}
-        options["processes"] = processes
-        finish(study, part, store, device, out / scale, **options)
+    with joined(cluster, device) as client:
+        for study, part in runs:
+            show.out.print(f"[bold]{study.name}[/bold] ({study.paper}): {study.title}", soft_wrap=True)
+            options = {"kernel": kernel, "data_dir": data_dir, "keep_memories": keep_memories}
+            finish(study, part, store, device, out / scale, client=client, processes=processes, **options)
 
 
 def finish(study: Study, runs: list[Run], store: Path, device: str, out: Path, **options: Any) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -14,6 +15,8 @@ from engramma.cli import interrupt, show
 from engramma.cli.settings import counted, given, literal, numbers, pairs, with_settings
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from engramma.experiment import Experiment
     from engramma.study import Outcome
 
@@ -48,6 +51,11 @@ ProcessesOption = Annotated[
     typer.Option(help="Processes that share the work; 0: as many as suit it.", metavar="N", min=0,
                  rich_help_panel=WHERE),
 ]  # fmt: skip
+ClusterOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="Have the workers of a Dask cluster do it: tcp://host:8786, a scheduler file, or "
+                 "local:4 to start one.", metavar="WHERE", rich_help_panel=WHERE),
+]  # fmt: skip
 WatchOption = Annotated[
     bool,
     typer.Option("--watch", help="A dashboard of all replicas while they train.", rich_help_panel=WHERE),
@@ -71,11 +79,19 @@ def carry_out(
     from engramma import study
     from engramma.records import Store
 
-    place = study.device_for(device)
+    client = options.pop("client", None)  # of a cluster: which has devices of its own
+    if client and (dashboard or tensorboard):
+        raise ValueError("cluster must be left out with --watch and --tensorboard: they show what runs here")
+    place = device if client else study.device_for(device)
     records = Store(store)
     interrupt.keeps(
         lambda: f"{len(records)} finished runs are kept in {store}; the same command goes on from there"
     )
+    if client:
+        from engramma import cluster
+
+        with show.progress() as work:
+            return cluster.run(experiments, records, client, device, watch=work, **options)
     with nullcontext(study.Work()) if dashboard else show.progress() as work:
         if not dashboard and tensorboard is None:
             return study.run(experiments, records, place, watch=work, processes=processes, **options)
@@ -83,6 +99,18 @@ def carry_out(
 
         with watching(work, dashboard, tensorboard, show.err) as watcher:
             return study.run(experiments, records, place, watch=work, watcher=watcher, **options)
+
+
+@contextmanager
+def joined(cluster: str | None, device: str) -> Iterator[Client | None]:
+    """A client of the cluster that was named, if one was."""
+    if cluster is None:
+        yield None
+        return
+    from engramma.cluster import joined as at
+
+    with at(cluster, device) as client:
+        yield client
 
 
 @with_settings
@@ -108,6 +136,7 @@ def run(
     device: DeviceOption = "auto",
     kernel: KernelOption = "auto",
     data_dir: DataOption = None,
+    cluster: ClusterOption = None,
     curve_every: CurveOption = None,
     keep_memories: KeepMemories = False,
     keep_checkpoints: KeepCheckpoints = False,
@@ -144,9 +173,11 @@ def run(
         varied = [{**v, "seed": s} for v in varied for s in counted(asked_seeds)]
     experiments = [read(b, told, v) for b in bases for v in varied]
     keep = {"keep_memories": keep_memories, "keep_checkpoints": keep_checkpoints, "curve_every": curve_every}
-    outcome = carry_out(
-        experiments, store, device, watch, tensorboard, processes, kernel=kernel, data_dir=data_dir, **keep
-    )
+    with joined(cluster, device) as client:
+        outcome = carry_out(
+            experiments, store, device, watch, tensorboard, processes,
+            kernel=kernel, data_dir=data_dir, client=client, **keep,
+        )  # fmt: skip
     show.results(outcome.records)
     show.out.print(f"{outcome.ran} runs trained, {outcome.found} found; records in {store}", soft_wrap=True)
 
@@ -174,10 +205,13 @@ def fork(
     takes stock of the tasks so far as if it had been there.
     """
     from engramma import checkpoints
+    from engramma.checks import method_class
     from engramma.forks import fork as continued
     from engramma.records import Store
 
     records = Store(store)
+    if method is not None:
+        method_class(method)  # one of one's own is imported because it was named here, not by a record
     parent = records.get(name)
     pack = next((runs for runs in checkpoints.packs(records).values() if parent.name in runs), None)
     if pack is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -9,7 +10,7 @@ import typer
 
 from engramma.cli import interrupt, show
 from engramma.cli.settings import counted, given, numbers, pairs, with_settings
-from engramma.cli.train import DataOption, DeviceOption, KernelOption, StoreOption
+from engramma.cli.train import ClusterOption, DataOption, DeviceOption, KernelOption, StoreOption, joined
 
 if TYPE_CHECKING:
     from engramma.searches import Search
@@ -93,6 +94,7 @@ def tune(
     device: DeviceOption = "auto",
     kernel: KernelOption = "auto",
     data_dir: DataOption = None,
+    cluster: ClusterOption = None,
     **settings: Any,
 ) -> None:  # fmt: skip
     """Search for the best strength of a method, at each vertex.
@@ -100,10 +102,12 @@ def tune(
     Lambda: the Tree-structured Parzen Estimator on a log scale. Proportions: one
     after another. --method ewc,mas searches several. Trials are trained in
     batches, on seeds of their own; the strength is chosen from the smoothed
-    response. A search that was stopped goes on where it was.
+    response. A search that was stopped goes on where it was. Several processes
+    may work on one search, over one store and one storage.
     """
     from engramma import chosen, study
     from engramma import tune as tuning
+    from engramma.cluster import run as cluster_run
     from engramma.records import Store
 
     told = given(settings)
@@ -116,7 +120,7 @@ def tune(
         told["settings"] = {**told.get("settings", {}), "unit": True}
     if grid and (trials or range_):
         raise ValueError("trials and range must be left out of a grid: --rates and --temperatures make it")
-    place = study.device_for(device)
+    place = device if cluster else study.device_for(device)
     searched = _seeds(seeds)
     made: list[Search] = []
     for name in names or ["vanilla"]:
@@ -134,7 +138,9 @@ def tune(
         )
     )
     options: dict[str, Any] = {"device": place, "kernel": kernel, "data_dir": data_dir}
-    with show.progress() as work:
+    with joined(cluster, device) as client, show.progress() as work:
+        if client:
+            options["run"] = partial(cluster_run, client=client)
         found = tuning.tune(made, records, storage, batch, prune, work, **options)
     for path in _draw(found, records, figures):
         show.out.print(str(path), soft_wrap=True)

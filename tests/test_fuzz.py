@@ -1,0 +1,320 @@
+"""Hostile files: whatever is in a record, a checkpoint, a TOML or a safetensors file, the answer is words.
+
+Ten thousand inputs: valid ones with bytes turned over, cut out, doubled and swapped, valid JSON with values
+of other kinds in it, and noise. The checksums are made to fit, or hardly one would be looked into.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engramma import checkpoints, chosen, files, packs, study, trials
+from engramma.checkpoints import known
+from engramma.estimate import estimate
+from engramma.experiment import build, read, read_toml
+from engramma.files import Damaged
+from engramma.records import Record, Store
+
+COUNT = {"json": 2500, "tensors": 2500, "folder": 1000, "toml": 2500, "chosen": 1000, "checkpoint": 1000}
+WORDS = [
+    "antigravity:Popen", "this:s", None, True, -1, 0,
+    1e308, 10**400, "", "x" * 3000, "../../outside", "/etc/passwd", "os:system", "\ud800",
+    [], [[]], [None], {}, {"": {}}, {"tensor": "theta"}, {"named": "Popen", "parts": [["true"]]},
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No process, no code, no pickle: whoever tries is found out."""
+
+    def caught(*_: Any, **__: Any) -> None:
+        raise AssertionError("something was executed")
+
+    import pickle
+
+    for module, name in [(os, "system"), (subprocess, "Popen"), (pickle, "loads"), (pickle, "load"),
+                         (pickle, "Unpickler")]:  # fmt: skip
+        monkeypatch.setattr(module, name, caught)
+    yield
+    assert not {"antigravity", "this"} & set(sys.modules)  # named by hostile descriptions
+
+
+def mutate(data: bytes, chance: random.Random) -> bytes:
+    """Bytes turned over, cut out, doubled, swapped for others, or all of them noise."""
+    out = bytearray(data)
+    for _ in range(chance.choice([1, 1, 1, 2, 5])):
+        if not out:
+            break
+        at, kind = chance.randrange(len(out)), chance.randrange(8)
+        span = chance.choice([1, 1, 2, 8, 50])
+        if kind == 0:
+            out[at] ^= 1 << chance.randrange(8)
+        elif kind == 1:
+            del out[at : at + span]
+        elif kind == 2:
+            out[at:at] = out[at : at + span] * chance.choice([1, 2, 300])
+        elif kind == 3:
+            out[at : at + span] = chance.randbytes(span)
+        elif kind == 4:
+            del out[at:]
+        elif kind == 5:
+            out[at:at] = chance.choice(
+                [b"\0", b"\xff", b"[", b"{" * 3000, b"[" * 100_000, b'"', b"1e999", b"-"]
+            )
+        elif kind == 6:
+            out[at : at + 8] = struct.pack("<Q", chance.choice([0, 1, 2**31, 2**63, 2**64 - 1]))
+        else:
+            out = bytearray(chance.randbytes(chance.choice([0, 1, 8, 100])))
+    return bytes(out)
+
+
+def warp(value: Any, chance: random.Random) -> Any:
+    """A valid structure with one of its values of another kind, or gone."""
+    if isinstance(value, dict) and value and chance.random() < 0.8:
+        key = chance.choice(list(value))
+        if chance.random() < 0.15:
+            return {k: v for k, v in value.items() if k != key}
+        return {**value, key: warp(value[key], chance)}
+    if isinstance(value, list) and value and chance.random() < 0.7:
+        at = chance.randrange(len(value))
+        return [*value[:at], warp(value[at], chance), *value[at + 1 :]]
+    return chance.choice(WORDS)
+
+
+def folder(place: Path, content: dict[str, bytes]) -> None:
+    """Files, with checksums that fit."""
+    place.mkdir(exist_ok=True)
+    sums = "".join(f"{hashlib.sha256(d).hexdigest()}  {n}\n" for n, d in content.items() if n != files.SUMS)
+    for name, data in {files.SUMS: sums.encode(), **content}.items():
+        write(place / name, data)
+
+
+def write(path: Path, data: bytes) -> None:
+    """As a new file: some disks flush one that is written over."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(data)
+
+
+def answers(call: Callable[[], Any], *kinds: type[Exception]) -> bool:
+    """Whether it went well; an error must be one of those foreseen, and say something in one line."""
+    try:
+        call()
+    except kinds as error:
+        text = str(error)
+        assert text.strip()
+        assert len(text) < 5000
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Record, dict[str, bytes]]:
+    store = Store(tmp_path_factory.mktemp("fuzz"))
+    run = read({"data": "states", "stream": "states", "size": 6, "items": 2, "memories": 2, "epochs": 2})
+    (record,) = study.run([run], store).records
+    assert record.folder is not None
+    return store, record, {p.name: p.read_bytes() for p in record.folder.iterdir() if p.name != files.SUMS}
+
+
+def looked_at(store: Store, name: str) -> Callable[[], Any]:
+    """Everything that is done with a record, from listing to drawing."""
+
+    def look() -> Any:
+        record = store._read(name)
+        for table in (*record.scores.values(), *record.curves.values()):
+            np.asarray(table).sum()
+        return record.average, record.memories(0), trials.value(record)
+
+    return look
+
+
+@pytest.mark.parametrize("what", ["json", "tensors", "folder"])
+def test_hostile_records(what: str, written: tuple[Store, Record, dict[str, bytes]], tmp_path: Path) -> None:
+    _, record, valid = written
+    store, chance = Store(tmp_path), random.Random(what)
+    place = tmp_path / record.name
+    sums = "".join(f"{hashlib.sha256(d).hexdigest()}  {n}\n" for n, d in valid.items()).encode()
+    head, sound = json.loads(valid["record.json"]), 0
+    for number in range(COUNT[what]):
+        content = dict(valid)
+        if what == "json":
+            odd = number % 2
+            content["record.json"] = (
+                mutate(valid["record.json"], chance) if odd else json.dumps(warp(head, chance)).encode()
+            )
+        elif what == "tensors":
+            content["arrays.safetensors"] = mutate(valid["arrays.safetensors"], chance)
+        else:
+            content[files.SUMS] = mutate(sums, chance)
+        folder(place, content)
+        if answers(looked_at(store, record.name), Damaged):
+            sound += 1
+            answers(lambda: store._read(record.name).experiment, ValueError)
+        if what == "json" and not odd:  # under the name that it says it has, too
+            told = json.loads(content["record.json"])
+            forged = Record(told.get("description") if isinstance(told, dict) else told, {}, {})
+            if answers(lambda f=forged: f.name, ValueError, TypeError) and forged.name != record.name:
+                folder(tmp_path / forged.name, content)
+                answers(looked_at(store, forged.name), Damaged)
+                answers(lambda f=forged.name: store._read(f).experiment, Damaged, ValueError)
+                shutil.rmtree(tmp_path / forged.name)
+    assert sound < COUNT[what] / 2
+
+
+def test_a_record_does_not_have_anything_imported(
+    written: tuple[Store, Record, dict[str, bytes]], tmp_path: Path
+) -> None:
+    """A method of one's own is a module's name: whoever can write a record could have any module run."""
+    _, record, _ = written
+    (tmp_path / "trap.py").write_text("raise RuntimeError('imported')")
+    store = Store(tmp_path / "store")
+    told = {**record.description, "method": "trap:Method", "settings": {}}
+    forged = Record(told, record.scores, record.curves, record.facts)
+    store.write(forged)
+    sys.path.insert(0, str(tmp_path))
+    try:
+        (found,) = list(store)
+        assert estimate([record.experiment], store, "cpu").missing == 1
+        with pytest.raises(ValueError, match="name it"):
+            _ = found.experiment
+        with pytest.raises(RuntimeError, match="imported"):  # the trap is one
+            read(told)
+    finally:
+        sys.path.remove(str(tmp_path))
+
+
+def test_hostile_toml(tmp_path: Path) -> None:
+    chance, path = random.Random("toml"), tmp_path / "run.toml"
+    valid = b"""
+data = "digits"
+tasks = 3
+items = 1000
+threshold = "none"
+method = "ewc"
+strength = 1.5e3
+settings = { fisher = "batch" }
+epochs = 10
+seeds = [0, 1]
+"""
+    for number in range(COUNT["toml"]):
+        write(path, mutate(valid, chance))
+        told = None
+
+        def look() -> None:
+            nonlocal told
+            told = read_toml(path)
+
+        if answers(look, ValueError) and told is not None:
+            given = {k: v for k, v in told.items() if k != "seeds"}
+            if number % 3 == 0 and given:
+                given[chance.choice(list(given))] = chance.choice(WORDS)
+            answers(lambda given=given: read(given), ValueError)
+
+
+def test_hostile_choices(tmp_path: Path) -> None:
+    chance, path = random.Random("chosen"), tmp_path / "chosen.toml"
+    valid = b"""
+[[chosen]]
+method = "ewc"
+vertex = 2.0
+kind = "lambda"
+strength = 100.0
+settings = { fisher = "item" }
+experiment = { data = "digits", epochs = 10 }
+search = { trials = 20, flat = [1.0, 2.0] }
+"""
+    path.write_bytes(valid)
+    assert chosen.load(path)
+    for _ in range(COUNT["chosen"]):
+        write(path, mutate(valid, chance))
+
+        def look() -> None:
+            for told in chosen.select(chosen.load(path), {}, path):
+                read(told)
+
+        answers(look, ValueError)
+
+
+def test_hostile_checkpoints(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One that is not sound is set aside, and the pack begins anew; nothing that it names is made."""
+    store, chance = Store(tmp_path), random.Random("checkpoint")
+    run = read({"data": "states", "stream": "states", "size": 6, "items": 2, "memories": 2, "epochs": 2,
+                "method": "si", "strength": 1.0})  # fmt: skip
+
+    class Stop(Exception): ...
+
+    def stop(e: Any, replicas: int, task: int, epoch: int) -> None:
+        if task == 1:
+            raise Stop
+
+    with pytest.raises(Stop):
+        study.run_pack([run], store, tick=stop)
+    ((pack, _),) = checkpoints.packs(store).items()
+    built = build([run])
+    method = built.method
+    place = store.checkpoints / pack / "1"
+    valid = {p.name: p.read_bytes() for p in place.iterdir() if p.name != files.SUMS}
+    head, sound = json.loads(valid["checkpoint.json"]), 0
+    assert known(method)
+    for number in range(COUNT["checkpoint"]):
+        content = dict(valid)
+        if number % 3:
+            content["checkpoint.json"] = json.dumps(warp(head, chance)).encode()
+        else:
+            name = chance.choice(sorted(valid))
+            content[name] = mutate(valid[name], chance)
+        place.mkdir(parents=True, exist_ok=True)
+        folder(place, content)
+        checkpoints.packs(store)
+        checkpoints.finished(store)
+        point = checkpoints.load(store, pack, 1, method, "cpu")
+        if point is not None and packs._fits(point, built):
+            sound += 1
+            packs.Ledger(run.tasks, run.epochs).restore(point)
+    assert sound < COUNT["checkpoint"] / 2
+    assert "is damaged" in caplog.text
+
+
+def test_ten_thousand_inputs_are_tried() -> None:
+    assert sum(COUNT.values()) >= 10_000
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["..", "../outside", "a" * 19 + "/", "/etc/passwd", "", "a" * 21, "A" * 20, "g" * 20, "a/../../b",
+     "\0" * 20, "a" * 20 + "\n", "٠" * 20],
+)  # fmt: skip
+def test_no_name_reaches_out_of_the_store(name: str, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("")
+    store = Store(tmp_path / "store").open()
+    before = sorted(tmp_path.rglob("*"))
+    for reach in (store.get, store.remove):
+        with pytest.raises(ValueError, match="hexadecimal"):
+            reach(name)
+    with pytest.raises(ValueError, match="fork"):
+        read({"data": "digits", "fork": f"{name}@1"})
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_record_cannot_be_written_elsewhere_than_its_hash_says(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    table = np.zeros((1, 1))
+    record = Record({"method": "../../outside", "seed": "/etc"}, {"../../up": table}, {"/etc/x": table})
+    assert store.write(record).parent == store.path
+    assert [p.name for p in tmp_path.iterdir()] == ["store"]
+    assert sorted(store._read(record.name).scores) == ["../../up"]

@@ -130,7 +130,7 @@ def run(
     store.open()
     study.tidy(store)
     missing = [e for e in wanted if store.find(e, memories) is None]
-    watch.total, watch.done = sum(map(total_work, missing)), 0.0
+    watch.total, watch.own, watch.apart = sum(map(total_work, missing)), 0.0, 0.0
     ran = 0
     if missing:
         crowd = ready(client, store, device)
@@ -291,7 +291,7 @@ def _send(
             else:  # the scheduler was lost, and with it all that it knew
                 todo.appendleft(number)
                 _or_lost(client)
-        watch.done = sum(min(done, works[n]) for n, done in list(shown.items()))
+        watch.apart = sum(min(done, works[n]) for n, done in list(shown.items()))
         watch.doing = f"{workers} workers"
         watch.on_change(watch)
     return ran

@@ -116,3 +116,11 @@ def test_optimiser_uses_its_kernel() -> None:
         fast.step(c.theta, c.theta, c.theta, 3, 20), slow.step(c.theta, c.theta, c.theta, 3, 20), strict=True
     ):
         torch.testing.assert_close(x, y)
+
+
+@pytest.mark.parametrize(("given", "found"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
+def test_threads_of_openmp_sleep_unless_told_otherwise(given: str | None, found: str) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    run = [sys.executable, "-c", "import os, engramma; print(os.environ['OMP_WAIT_POLICY'])"]
+    env |= {} if given is None else {"OMP_WAIT_POLICY": given}
+    assert subprocess.run(run, env=env, capture_output=True, text=True, check=True).stdout.strip() == found

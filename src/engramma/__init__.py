@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import PackageNotFoundError, version
+
+# PyTorch's threads on the CPU would spin for milliseconds after every small operation, on a core that the
+# next product needs. Takes effect where engramma is imported before torch, as its command line does.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 try:
     __version__ = version("engramma")

@@ -32,9 +32,9 @@ def bench(
 ) -> None:
     """Time a training step against its two matrix products alone.
 
-    The products are the work that cannot be avoided, done by the fastest library here; 1.2 means that
-    everything else adds a fifth. Made-up items of 799 neurons in 10 classes; step and products
-    take turns. Whatever else the machine is doing shows in the figures.
+    The products are the work that cannot be avoided; 1.2 means that all else adds a fifth.
+    The items are made up (799 neurons, 10 classes). Step and products take turns;
+    whatever else the machine is doing shows in the figures.
     """
     from engramma.bench import machine, measure
     from engramma.outputs import whole

@@ -16,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from benchmarks.race import write
 from engramma import cluster, studies, study
 from engramma.experiment import Experiment, read
@@ -43,23 +45,26 @@ def timed(run: Callable[[Store], object]) -> float:
 
 
 def scaling(rounds: int) -> dict[str, Any]:
-    """Seconds with one worker and with two, in turns."""
-    runs, taken = demo(), {1: [], 2: []}
+    """Seconds with one worker and with two, in turns; and in this process, without any."""
+    runs, taken = demo(), {0: [], 1: [], 2: []}
     warm = [e.but(epochs=1) for e in runs]
     with cluster.joined("local:1", "cpu") as one, cluster.joined("local:2", "cpu") as two:
         clients = {1: one, 2: two}
         for client in clients.values():  # every worker has every program compiled
             client.run(warmed, [e.describe() for e in warm])
+        warmed([e.describe() for e in warm])
         for _ in range(rounds):
+            taken[0].append(timed(lambda s: study.run(runs, s)))
             for count, client in clients.items():
                 taken[count].append(timed(lambda s, c=client: cluster.run(runs, s, c, "cpu")))
     ratios = [a / b for a, b in zip(taken[1], taken[2], strict=True)]
     seconds = {count: statistics.median(each) for count, each in taken.items()}
     print(f"{len(runs)} runs: {seconds[1]:.1f} s with one worker, {seconds[2]:.1f} s with two: "
-          f"{statistics.median(ratios):.2f} times", flush=True)  # fmt: skip
+          f"{statistics.median(ratios):.2f} times; {seconds[0]:.1f} s without a cluster", flush=True)  # fmt: skip
     return {
         "what": "demo study, two workers against one",
         "runs": len(runs),
+        "none": taken[0],
         "one": taken[1],
         "two": taken[2],
         "ratio": statistics.median(ratios),
@@ -146,5 +151,6 @@ def scheduler(count: int) -> dict[str, Any]:
 
 
 def main() -> None:
+    torch.set_num_threads(1)
     rows = [scaling(3), overhead(100, 3), constants(3000), scheduler(2000)]
     write("scale", rows)

@@ -7,6 +7,7 @@ run that is a pack of its own and has next to nothing to train: the clock with a
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import tempfile
@@ -60,7 +61,7 @@ def scaling(rounds: int) -> dict[str, Any]:
     ratios = [a / b for a, b in zip(taken[1], taken[2], strict=True)]
     seconds = {count: statistics.median(each) for count, each in taken.items()}
     print(f"{len(runs)} runs: {seconds[1]:.1f} s with one worker, {seconds[2]:.1f} s with two: "
-          f"{statistics.median(ratios):.2f} times; {seconds[0]:.1f} s without a cluster", flush=True)  # fmt: skip
+          f"{statistics.median(ratios):.2f} times; {seconds[0]:.1f} s here", flush=True)  # fmt: skip
     return {
         "what": "demo study, two workers against one",
         "runs": len(runs),
@@ -150,7 +151,31 @@ def scheduler(count: int) -> dict[str, Any]:
     return {"what": "an empty task through the scheduler", "tasks": count, "seconds_each": took}
 
 
+def sampler(sizes: tuple[int, ...] = (1000, 10_000)) -> dict[str, Any]:
+    """Seconds that the sampler takes to ask for a strength, in a study that has so many trials."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    space = {"strength": optuna.distributions.FloatDistribution(1e-4, 1e4, log=True)}
+    search = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0, constant_liar=True))
+    took = {}
+    for size in sizes:
+        told = [10 ** (8 * k / size - 4) for k in range(len(search.trials), size)]
+        made = optuna.trial.create_trial
+        search.add_trials(
+            [made(params={"strength": x}, distributions=space, value=math.sin(x)) for x in told]
+        )
+        start = time.perf_counter()
+        for _ in range(5):
+            search.ask(space)
+        took[size] = (time.perf_counter() - start) / 5
+    print(
+        "the sampler: " + ", ".join(f"{1e3 * t:.0f} ms after {n} trials" for n, t in took.items()), flush=True
+    )
+    return {"what": "asking the sampler, by trials in the study", "seconds_each": took}
+
+
 def main() -> None:
     torch.set_num_threads(1)
-    rows = [scaling(3), overhead(100, 3), constants(3000), scheduler(2000)]
+    rows = [scaling(2), overhead(100, 3), constants(3000), scheduler(2000), sampler()]
     write("scale", rows)

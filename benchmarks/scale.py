@@ -7,6 +7,7 @@ run that is a pack of its own and has next to nothing to train: the clock with a
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import tempfile
@@ -15,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from benchmarks.race import write
 from engramma import cluster, studies, study
@@ -43,23 +46,26 @@ def timed(run: Callable[[Store], object]) -> float:
 
 
 def scaling(rounds: int) -> dict[str, Any]:
-    """Seconds with one worker and with two, in turns."""
-    runs, taken = demo(), {1: [], 2: []}
+    """Seconds with one worker and with two, in turns; and in this process, without any."""
+    runs, taken = demo(), {0: [], 1: [], 2: []}
     warm = [e.but(epochs=1) for e in runs]
     with cluster.joined("local:1", "cpu") as one, cluster.joined("local:2", "cpu") as two:
         clients = {1: one, 2: two}
         for client in clients.values():  # every worker has every program compiled
             client.run(warmed, [e.describe() for e in warm])
+        warmed([e.describe() for e in warm])
         for _ in range(rounds):
+            taken[0].append(timed(lambda s: study.run(runs, s)))
             for count, client in clients.items():
                 taken[count].append(timed(lambda s, c=client: cluster.run(runs, s, c, "cpu")))
     ratios = [a / b for a, b in zip(taken[1], taken[2], strict=True)]
     seconds = {count: statistics.median(each) for count, each in taken.items()}
     print(f"{len(runs)} runs: {seconds[1]:.1f} s with one worker, {seconds[2]:.1f} s with two: "
-          f"{statistics.median(ratios):.2f} times", flush=True)  # fmt: skip
+          f"{statistics.median(ratios):.2f} times; {seconds[0]:.1f} s here", flush=True)  # fmt: skip
     return {
         "what": "demo study, two workers against one",
         "runs": len(runs),
+        "none": taken[0],
         "one": taken[1],
         "two": taken[2],
         "ratio": statistics.median(ratios),
@@ -114,9 +120,11 @@ def constants(count: int) -> dict[str, Any]:
             start = time.perf_counter()
             ask()
             took[name] = (time.perf_counter() - start) / count
+        first = demo()[0]
         start = time.perf_counter()
-        planned = [e.name for e in (demo()[0].but(seed=s) for s in range(1000))]
-        took["describe"] = (time.perf_counter() - start) / len(planned)
+        for seed in range(1000):
+            _ = first.but(seed=seed).name
+        took["describe"] = (time.perf_counter() - start) / 1000
     print(f"a record: {sum(parts.values())} bytes in {len(parts)} files ({blocks} on disk); "
           + ", ".join(f"{k} {1e6 * v:.0f} us" for k, v in took.items()) + " each", flush=True)  # fmt: skip
     return {
@@ -143,6 +151,31 @@ def scheduler(count: int) -> dict[str, Any]:
     return {"what": "an empty task through the scheduler", "tasks": count, "seconds_each": took}
 
 
+def sampler(sizes: tuple[int, ...] = (1000, 10_000)) -> dict[str, Any]:
+    """Seconds that the sampler takes to ask for a strength, in a study that has so many trials."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    space = {"strength": optuna.distributions.FloatDistribution(1e-4, 1e4, log=True)}
+    search = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0, constant_liar=True))
+    took = {}
+    for size in sizes:
+        told = [10 ** (8 * k / size - 4) for k in range(len(search.trials), size)]
+        made = optuna.trial.create_trial
+        search.add_trials(
+            [made(params={"strength": x}, distributions=space, value=math.sin(x)) for x in told]
+        )
+        start = time.perf_counter()
+        for _ in range(5):
+            search.ask(space)
+        took[size] = (time.perf_counter() - start) / 5
+    print(
+        "the sampler: " + ", ".join(f"{1e3 * t:.0f} ms after {n} trials" for n, t in took.items()), flush=True
+    )
+    return {"what": "asking the sampler, by trials in the study", "seconds_each": took}
+
+
 def main() -> None:
-    rows = [scaling(3), overhead(100, 3), constants(3000), scheduler(2000)]
+    torch.set_num_threads(1)
+    rows = [scaling(2), overhead(100, 3), constants(3000), scheduler(2000), sampler()]
     write("scale", rows)

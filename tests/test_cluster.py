@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ from engramma.cli import app
 from engramma.experiment import Experiment, read
 from engramma.planning import plan
 from engramma.records import Store
+from engramma.searches import strength_search
 from engramma.study import Work
+from engramma.tune import tune
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is POSIX")
 
@@ -284,6 +287,45 @@ def test_what_is_wrong_with_the_runs_is_said_in_one_line_by_a_worker(standing: P
         pytest.raises(ValueError, match="a worker could not check the settings: items must be"),
     ):
         cluster.run([too_many], Store(tmp_path / "store"), client, "cpu")
+
+
+def test_a_search_on_a_cluster_is_that_without_one(standing: Parts, tmp_path: Path) -> None:
+    states = {"data": "states", "stream": "states", "size": 16, "items": 5, "memories": 4, "epochs": 10}
+    search = strength_search(read(states, {"method": "ewc"}), "demo", (1000, 1001), 11)
+    (here,) = tune([search], Store(tmp_path / "here"), batch=4)
+    line = [
+        "tune",
+        "--data",
+        "states",
+        "--stream",
+        "states",
+        "--size",
+        "16",
+        "--items",
+        "5",
+        "--memories",
+        "4",
+    ]
+    line += ["--epochs", "10", "--method", "ewc", "--vertices", "2", "--trials", "2", "--seeds", "1"]
+    line += ["--store", str(tmp_path / "line"), "--device", "cpu"]
+    line += ["--out", str(tmp_path / "chosen.toml"), "--figures", str(tmp_path / "figures")]
+    refused = engramma(*line, "--cluster", standing.address, "--prune")
+    assert refused.exit_code == 2
+    assert "prune must be left out with a cluster" in refused.stderr
+    with cluster.joined(standing.address) as client:
+        there = tune(
+            [search],
+            Store(tmp_path / "there"),
+            batch=4,
+            device="cpu",
+            run=partial(cluster.run, client=client),
+        )[0]
+    assert there.params == here.params
+    assert (there.values == here.values).all()
+    found = engramma(*line, "--cluster", standing.address)
+    assert found.exit_code == 0, found.output
+    assert (tmp_path / "chosen.toml").is_file()
+    assert len(Store(tmp_path / "line")) == 2
 
 
 def test_packs_are_cut_for_the_workers_but_not_those_begun(tmp_path: Path) -> None:

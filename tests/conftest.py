@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 import torch
@@ -28,6 +30,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure() -> None:
     torch.set_num_threads(1)  # the networks are small, and pytest-xdist has the other cores
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        # Started in the background of a script: processes that tests start would not hear Ctrl-C either.
+        with suppress(ValueError):  # not in the main thread
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

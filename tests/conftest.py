@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -36,6 +37,10 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--device must be cpu or cuda, not {name!r}")
     if name != "cpu" and not torch.cuda.is_available():
         raise pytest.UsageError(f"--device {name}: PyTorch finds no CUDA device here")
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        # Started in the background of a script: processes that tests start would not hear Ctrl-C either.
+        with suppress(ValueError):  # not in the main thread
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -73,14 +73,15 @@ def joined(where: str, device: str = "auto") -> Iterator[Client]:
 
 def _written(file: Path) -> str:
     """The address in a scheduler file."""
-    try:
-        address = json.loads(file.read_bytes())["address"]
-        if isinstance(address, str):
-            return address
-    except FileNotFoundError:
-        raise ValueError(f"cluster must be {WHERE}; there is no file {file}") from None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        pass
+    for _ in range(5):  # a scheduler that is just starting may be writing it
+        try:
+            address = json.loads(file.read_bytes())["address"]
+            if isinstance(address, str):
+                return address
+        except FileNotFoundError:
+            raise ValueError(f"cluster must be {WHERE}; there is no file {file}") from None
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            time.sleep(0.1)
     raise ValueError(f"cluster must be {WHERE}; {file} is not a scheduler's file")
 
 

@@ -20,7 +20,7 @@ from cluster_parts import SOURCE, Parts, environment, kill, owners
 from test_study import same
 from typer.testing import CliRunner
 
-from engramma import cluster, study
+from engramma import cluster, study, workers
 from engramma.cli import app
 from engramma.experiment import Experiment, read
 from engramma.planning import plan
@@ -245,7 +245,7 @@ def test_a_worker_with_another_version_is_named_before_anything_is_sent(parts: P
 
 
 def order(store: Store) -> dict[str, Any]:
-    return {"store": str(store.path), "origin": cluster.source(), "options": {"device": "cpu", **SELDOM}}
+    return {"store": str(store.path), "origin": workers.source(), "options": {"device": "cpu", **SELDOM}}
 
 
 def test_workers_must_see_the_store_and_run_one_pack_at_a_time(parts: Parts, tmp_path: Path) -> None:
@@ -259,9 +259,9 @@ def test_workers_must_see_the_store_and_run_one_pack_at_a_time(parts: Parts, tmp
             cluster.ready(client, store, "cuda")
     probe = tmp_path / "probe"
     probe.write_text("mine")
-    assert cluster.examine(str(probe), "mine", "cpu")["store"] == ""
-    assert cluster.examine(str(probe), "another's", "cpu")["store"] == "another folder"
-    assert "No such file" in cluster.examine(str(tmp_path / "nowhere"), "mine", "cpu")["store"]
+    assert workers.examine(str(probe), "mine", "cpu")["store"] == ""
+    assert workers.examine(str(probe), "another's", "cpu")["store"] == "another folder"
+    assert "No such file" in workers.examine(str(tmp_path / "nowhere"), "mine", "cpu")["store"]
 
 
 def test_a_pack_for_a_gpu_goes_only_where_one_is_offered(standing: Parts, tmp_path: Path) -> None:

@@ -56,6 +56,11 @@ ClusterOption = Annotated[
     typer.Option(help="Have the workers of a Dask cluster do it: tcp://host:8786, a scheduler file, or "
                  "local:4 to start one.", metavar="WHERE", rich_help_panel=WHERE),
 ]  # fmt: skip
+SetOption = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option("--set", help="A setting of the method: fisher=batch. Repeat for more.",
+                 metavar="NAME=VALUE", rich_help_panel="Method", show_default=False),
+]  # fmt: skip
 WatchOption = Annotated[
     bool,
     typer.Option("--watch", help="A dashboard of all replicas while they train.", rich_help_panel=WHERE),
@@ -127,11 +132,7 @@ def run(
         Optional[str],  # noqa: UP045
         typer.Option(help="Several at once: 0.1,1,10", metavar="X,...", rich_help_panel="Runs"),
     ] = None,
-    set_: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Option("--set", help="A setting of the method: fisher=batch. Repeat for more.",
-                     metavar="NAME=VALUE", rich_help_panel="Method", show_default=False),
-    ] = None,
+    set_: SetOption = None,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
     kernel: KernelOption = "auto",

@@ -10,7 +10,15 @@ import typer
 
 from engramma.cli import interrupt, show
 from engramma.cli.settings import counted, given, numbers, pairs, with_settings
-from engramma.cli.train import ClusterOption, DataOption, DeviceOption, KernelOption, StoreOption, joined
+from engramma.cli.train import (
+    ClusterOption,
+    DataOption,
+    DeviceOption,
+    KernelOption,
+    SetOption,
+    StoreOption,
+    joined,
+)
 
 if TYPE_CHECKING:
     from engramma.searches import Search
@@ -72,11 +80,7 @@ def tune(
         typer.Option(help="Settings of the paper's search at demo (digits) | small | paper.", metavar="NAME",
                      rich_help_panel=HOW, show_default="demo; paper with --data mnist"),
     ] = None,
-    set_: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Option("--set", help="A setting of the method: fisher=batch. Repeat for more.",
-                     metavar="NAME=VALUE", rich_help_panel="Method", show_default=False),
-    ] = None,
+    set_: SetOption = None,
     storage: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(help="Optuna URL.", metavar="URL", rich_help_panel="Where and how",

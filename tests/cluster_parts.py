@@ -56,6 +56,7 @@ class Parts:
         """Without a nanny: what is killed stays dead."""
         fixed = ["--scheduler-file", str(self.file), "--no-nanny", "--no-dashboard", "--host", "127.0.0.1"]
         fixed += ["--local-directory", str(self.folder), "--death-timeout", "60"]
+        fixed += ["--preload", str(Path(__file__).with_name("holding.py"))]
         threads = () if "--nthreads" in more else ("--nthreads", "1")
         fresh = [self._start("worker", *fixed, *threads, *more, before=before) for _ in range(count)]
         self.workers += fresh

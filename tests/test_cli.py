@@ -316,6 +316,7 @@ def test_ctrl_c_says_what_was_kept(tmp_path: Path) -> None:
     )
     while not list(store.glob("claims/*.lock")):  # until it works on the run
         assert process.poll() is None
+        time.sleep(0.01)
     os.kill(process.pid, signal.SIGINT)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 130

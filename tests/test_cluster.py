@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("distributed", reason="needs Dask: pip install engramma[cluster]")
 
 from cluster_parts import SOURCE, Parts, environment, kill, owners
+from holding import hold, let_go
 from test_study import same
 from typer.testing import CliRunner
 
@@ -66,8 +67,8 @@ def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parts]:
     """A cluster for tests that leave it as it was: two workers, the first of which offers a GPU."""
     made = Parts(tmp_path_factory.mktemp("standing"))
     made.start_scheduler()
-    made.start_workers(1, "--resources", "GPU=1", "--preload", "engramma.cluster")
-    made.start_workers(1, "--preload", "engramma.cluster")
+    made.start_workers(1, "--name", "gpu", "--resources", "GPU=1")
+    made.start_workers(1, "--name", "cpu")
     yield made
     made.stop()
 
@@ -93,10 +94,12 @@ def once(do: Callable[[], bool]) -> Work:
 def test_a_worker_killed_mid_run_is_made_up_for(standing: Parts, tmp_path: Path, undisturbed: Store) -> None:
     store = Store(tmp_path / "store")
     (victim,) = standing.start_workers(1)
+    hold(store)
 
     def strike() -> bool:
         if victim.pid in owners(store):  # it has runs in hand
             kill(victim)
+            let_go(store)
             return True
         return False
 
@@ -111,10 +114,11 @@ def test_a_worker_killed_mid_run_is_made_up_for(standing: Parts, tmp_path: Path,
 def test_a_scheduler_killed_is_said_and_the_study_goes_on_with_another(
     parts: Parts, standing: Parts, tmp_path: Path, undisturbed: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "PATIENCE", 1.0)
+    monkeypatch.setattr(cluster, "PATIENCE", 3.0)
     store = Store(tmp_path / "store")
     scheduler = parts.start_scheduler()
     (worker,) = parts.start_workers(1)
+    hold(store, 1)
 
     def strike() -> bool:
         if len(store) and owners(store):
@@ -129,6 +133,7 @@ def test_a_scheduler_killed_is_said_and_the_study_goes_on_with_another(
         cluster.run(grid(), store, client, watch=once(strike), **SELDOM)
     assert 0 < len(store) < len(grid())
     before = set(store.names())
+    let_go(store)
     with cluster.joined(standing.address) as client:
         outcome = cluster.run(grid(), store, client, "cpu", **SELDOM)
     assert outcome.found >= len(before)
@@ -144,10 +149,12 @@ def test_a_scheduler_that_comes_back_is_gone_on_with(
     store = Store(tmp_path / "store")
     scheduler = parts.start_scheduler()
     parts.start_workers(1)
+    hold(store, 1)
 
     def strike() -> bool:
         if len(store) and owners(store):
             kill(scheduler)
+            let_go(store)
             parts.start_scheduler(port)
             parts.start_workers(1)
             return True
@@ -202,6 +209,7 @@ with cluster.joined(sys.argv[1]) as client:
 
 def test_a_coordinator_killed_and_started_again(standing: Parts, tmp_path: Path, undisturbed: Store) -> None:
     store = Store(tmp_path / "store")
+    hold(store, 1)
     line = [sys.executable, "-W", "ignore", "-c", COORDINATOR]
     line += [standing.address, str(store.path), str(Path(__file__).parent)]
     process = subprocess.Popen(line, env=environment(), stdout=subprocess.DEVNULL)
@@ -211,6 +219,7 @@ def test_a_coordinator_killed_and_started_again(standing: Parts, tmp_path: Path,
     process.kill()
     process.wait()
     assert len(store) < len(grid())
+    let_go(store)
     with cluster.joined(standing.address) as client:
         outcome = cluster.run(grid(), store, client, "cpu", **SELDOM)
     assert 0 < outcome.found < len(grid())
@@ -266,18 +275,19 @@ def test_workers_must_see_the_store_and_run_one_pack_at_a_time(parts: Parts, tmp
 
 def test_a_pack_for_a_gpu_goes_only_where_one_is_offered(standing: Parts, tmp_path: Path) -> None:
     store = Store(tmp_path / "store").open()
-    with_gpu, without, *_ = standing.workers
-    held: set[int] = set()
-
-    def look() -> bool:
-        held.update(owners(store))
-        return False
-
     with cluster.joined(standing.address) as client:
-        packs = plan(grid(), "cpu")[:2]
-        assert cluster._send(client, packs, order(store), {"resources": {"GPU": 1}}, once(look)) == 4
-    assert with_gpu.pid in held
-    assert without.pid not in held
+        client.wait_for_workers(2)
+
+        def done(dask_worker: Any) -> tuple[str, int]:
+            """Who a worker is, and how many tasks it has carried out."""
+            return dask_worker.name, dask_worker.state.executed_count
+
+        before = dict(client.run(done).values())
+        packs = plan(grid(), "cpu")[:3]
+        assert cluster._send(client, packs, order(store), {"resources": {"GPU": 1}}, Work()) == 6
+        after = dict(client.run(done).values())
+    assert after["gpu"] - before["gpu"] == 3
+    assert after["cpu"] == before["cpu"]
 
 
 def test_what_is_wrong_with_the_runs_is_said_in_one_line_by_a_worker(standing: Parts, tmp_path: Path) -> None:

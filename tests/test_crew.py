@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cluster_parts import owners
 
 from engramma import crew, planning
 from engramma.estimate import estimate
@@ -121,6 +122,7 @@ def test_a_member_ends_with_its_first_process(tmp_path: Path) -> None:
     member.stdin.flush()
     while not list(tmp_path.glob("claims/*.lock")):
         assert member.poll() is None
+        time.sleep(0.01)
     member.communicate(timeout=60)  # closes its input
     assert member.returncode == 1
 
@@ -135,8 +137,8 @@ def test_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
     workers: set[int] = set()
     while len(workers) < 2:  # until both work on a run
         assert first.poll() is None
-        owners = [lock.read_text() for lock in store.glob("claims/*.lock")]
-        workers = {int(owner.partition("-")[0]) for owner in owners if owner}
+        time.sleep(0.01)
+        workers = owners(Store(store))
     os.kill(first.pid, signal.SIGINT)
     said = first.communicate(timeout=60)[1]
     assert first.returncode == 130

@@ -14,6 +14,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import holding
 import numpy as np
 import optuna
 import pytest
@@ -260,16 +261,21 @@ def test_several_processes_share_one_search(tmp_path: Path) -> None:
     store = Store(tmp_path / "shared")
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from test_tune import Store, tiny, tune\n"
+        "from test_tune import Store, holding, tiny, tune\n"
+        "if len(sys.argv) > 3: holding.dask_setup()\n"
         "states = {'data': 'states', 'stream': 'states', 'items': 5, 'size': 20, 'flips': 1}\n"
         "tune([tiny(trials=12, epochs=60, **states)], Store(sys.argv[2]), batch=3)"
     )
     arguments = [sys.executable, "-W", "ignore", "-c", program, str(Path(__file__).parent), str(store.path)]
-    crowd = [subprocess.Popen(arguments) for _ in range(2)]
-    while crowd[0].poll() is None and not held_by(store, crowd[0].pid):
+    holding.hold(store)
+    victim = subprocess.Popen([*arguments, "held"])
+    while victim.poll() is None and not held_by(store, victim.pid):
         time.sleep(0.005)
-    crowd[0].kill()
-    assert [process.wait(120) for process in crowd] == [-signal.SIGKILL, 0]
+    other = subprocess.Popen(arguments)
+    while other.poll() is None and not len(store):
+        time.sleep(0.005)
+    victim.kill()
+    assert [process.wait(120) for process in (victim, other)] == [-signal.SIGKILL, 0]
     assert states(store) == {"COMPLETE": 12}
     (trialled,) = stored(store)
     assert len({t.params["strength"] for t in trialled.trials}) == 12

@@ -49,7 +49,11 @@ def scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None = None) -> Ten
     signs = u is not None
     times = replicas // u.shape[0] if u is not None else 1
     flat = u.contiguous() if u is not None else h
-    _scores[grid](h, a, flat, out, items, memories, neurons, times, signs=signs, **vertex(f), **shape)
+    _scores[grid](
+        h, a, flat, out, items, memories, neurons, times, signs=signs, **vertex(f), **shape,
+        # f on less f off, not fused with the last product of one of them: equal powers must leave 0.
+        enable_fp_fusion=False,
+    )  # fmt: skip
     return out
 
 

@@ -44,7 +44,7 @@ def _terms(y, less: tl.constexpr, whole: tl.constexpr, poly: tl.constexpr, leak_
     else:
         w = tl.maximum(y, 0.0)
         p = _power(w, less, whole)
-        leaking = tl.where(y > 0, 0.0, y)  # a minimum would lose what is not a number
+        leaking = y - w  # min(y, 0); a minimum would lose what is not a number
         slope = tl.where(y > 0, p, leak_slope)
     return w * p, leaking, slope
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -14,6 +16,9 @@ from engramma.interactions import Interaction, LeakyRectifiedPolynomial
 from engramma.network import DenseMemory
 from engramma.replicas import Replicas
 from engramma.streams import ClassStream
+
+if TYPE_CHECKING:
+    from engramma.records import Record
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
@@ -90,3 +95,18 @@ def make_network() -> MakeNetwork:
         return DenseMemory(stream.neurons, stream.classes, chosen, **changes)  # type: ignore[arg-type]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def records(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
+    """A small study with its memories, once for all tests of the report."""
+    from reported import small_study
+
+    return small_study(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="session")
+def page_file(records: list[Record], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from engramma.report import report
+
+    return report(records, tmp_path_factory.mktemp("page") / "report.html")

@@ -6,6 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from engramma.figures import style
+from engramma.replicas import Replicas
+from engramma.streams import ClassStream
 
 BASE: dict[str, Any] = {
     "data": "mnist",
@@ -55,3 +62,48 @@ def record(average: float = 0.5, diverged: bool = False, **settings: Any) -> Sta
     return StandIn(
         description, {"accuracy": table}, curves, {}, {"task": 4, "epoch": 7} if diverged else None
     )
+
+
+def legible(figure: Figure) -> None:
+    """Nothing cut off, no empty panel, finite limits, every panel with a title or labels, the right width."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    box = figure.get_tightbbox(canvas.get_renderer())
+    wide, high = figure.get_size_inches()
+    assert wide in (style.COLUMN, style.FULL)
+    assert box.x0 >= -0.01, "cut off on the left"
+    assert box.y0 >= -0.01, "cut off below"
+    assert box.x1 <= wide + 0.01, "cut off on the right"
+    assert box.y1 <= high + 0.01, "cut off above"
+    for axes in figure.axes:
+        assert axes.has_data() or axes.texts, "an empty panel"
+        assert np.isfinite([*axes.get_xlim(), *axes.get_ylim()]).all()
+        for text in [*axes.get_xticklabels(), *axes.get_yticklabels(), axes.title, axes.xaxis.label]:
+            assert not text.get_text() or text.get_fontsize() >= 5
+    assert any(axes.get_ylabel() or axes.get_yticklabels() for axes in figure.axes)
+
+
+DIGITS = {"data": "digits", "items": 200, "memories": 100, "tasks": 2, "epochs": 3, "seed": 3}
+
+
+def stream_of(run: StandIn) -> ClassStream:
+    from engramma.datasets import digits
+
+    return ClassStream(digits(), Replicas((run.description["seed"],)), tasks=2, items=200)
+
+
+def with_memories(vertex: float = 10.0) -> StandIn:
+    """Memories that are the items themselves: 4 of every class and task, so it is known what they show."""
+    run = record(0.5, vertex=vertex, **DIGITS)
+    stream = stream_of(run)
+    rows = []
+    for task in range(2):
+        train = stream[task].train
+        truth = train.target[0].argmax(-1)
+        for c in range(10):
+            some = train.probe[0, truth == c][:4].double()
+            some[:, stream.pixels + 2 :] = -1
+            some[:, stream.pixels + 2 + c] = 1
+            rows.append(some)
+    kept = torch.cat(rows).numpy()
+    return StandIn(run.description, run.scores, run.curves, kept=np.stack([kept, kept]))

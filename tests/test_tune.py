@@ -1,16 +1,13 @@
-"""Searches: asked in batches, told means, killed and gone on with, smoothed, chosen, read back."""
+"""Searches: asked in batches, told means, killed and gone on with."""
 
 from __future__ import annotations
 
 import importlib
 import os
-import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +15,12 @@ import holding
 import numpy as np
 import optuna
 import pytest
-from typer.testing import CliRunner, Result
 
-from engramma import checkpoints, chosen, prune, studies, tables
-from engramma.cli import app
+from engramma import checkpoints, prune
 from engramma.experiment import read
 from engramma.records import Store
 from engramma.searches import FIRST_SEED, Search, grid_search, strength_search
-from engramma.smooth import LEVEL, Response, smooth
-from engramma.study import Work, run
+from engramma.study import Work
 from engramma.tune import tune
 
 TINY: dict[str, Any] = {"data": "digits", "tasks": 3, "items": 40, "memories": 4, "epochs": 2}
@@ -48,91 +42,6 @@ def states(store: Store) -> dict[str, int]:
     for trial in found.trials:
         counts[trial.state.name] = counts.get(trial.state.name, 0) + 1
     return counts
-
-
-# The smoothed response
-
-
-def noisy(seed: int, noise: float = 0.03, count: int = 60) -> tuple[np.ndarray, np.ndarray]:
-    """A peak of height 0.6 at 100, a decade wide either way."""
-    rng = np.random.default_rng(seed)
-    u = rng.uniform(-2, 6, count)
-    return 10**u, hill(10**u) + noise * rng.standard_normal(count)
-
-
-def hill(x: np.ndarray | float) -> Any:
-    return 0.2 + 0.4 * np.exp(-((np.log10(x) - 2) ** 2) / 2)
-
-
-def test_the_top_of_a_noisy_response_is_found_better_than_by_its_highest_point() -> None:
-    smoothed, highest = [], []
-    for seed in range(40):
-        x, y = noisy(seed)
-        smoothed.append(abs(np.log10(smooth(x, y, log=True).chosen) - 2))
-        highest.append(abs(np.log10(x[y.argmax()]) - 2))
-    assert np.mean(smoothed) < 0.7 * np.mean(highest)
-    assert np.mean(smoothed) < 0.25
-
-
-def test_the_band_covers_the_truth_about_as_often_as_it_says() -> None:
-    inside = []
-    for seed in range(100):
-        x, y = noisy(seed)
-        curve = smooth(x, y, log=True)
-        middle = slice(60, -60)  # away from the ends
-        inside.append(np.abs(curve.mean - hill(curve.x))[middle] <= 1.96 * curve.error[middle])
-    assert 0.85 < np.mean(inside) < 0.99
-
-
-def test_the_flat_top_is_where_the_response_is_within_an_error_of_its_top() -> None:
-    x, y = noisy(3, noise=0.0)
-    curve = smooth(x, y, log=True)
-    low, high = curve.flat
-    assert low < curve.chosen < high
-    level = curve.top - max(curve.top_error, LEVEL)
-    assert curve.at(low * 1.01) >= level - 1e-3 > curve.at(low * 0.9) - 2e-3
-    assert curve.at(high * 0.99) >= level - 1e-3 > curve.at(high * 1.1) - 2e-3
-    assert np.isnan(curve.at(1e9))
-    plateau = smooth(x, np.full(len(x), 0.3), log=True)
-    assert plateau.flat[0] < 1.1 * x.min()
-    assert plateau.flat[1] > 0.9 * x.max()
-
-
-def test_a_straight_line_stays_one_and_its_top_is_at_the_edge() -> None:
-    x = np.logspace(-1, 2, 9)
-    curve = smooth(x, 0.1 * np.log10(x) + 0.4, log=True)
-    np.testing.assert_allclose(curve.mean, 0.1 * np.log10(curve.x) + 0.4, atol=1e-5)
-    assert curve.at_edge
-    assert not smooth(*noisy(1), log=True).at_edge
-
-
-def test_the_band_knows_that_seeds_differ_in_shape_but_not_in_level() -> None:
-    """Where peaks lie apart it covers the mean of many seeds better; a shift of level widens nothing."""
-    rng = np.random.default_rng(0)
-    x = np.logspace(-2, 6, 40)
-
-    def seed() -> np.ndarray:
-        return hill(x / 10 ** rng.normal(0, 0.4)) + 0.01 * rng.standard_normal(len(x))
-
-    truth = np.mean([hill(x / 10 ** rng.normal(0, 0.4)) for _ in range(2000)], axis=0)
-    covered, without = [], []
-    for _ in range(60):
-        values = np.stack([seed() for _ in range(4)], axis=1)
-        curve, plain = smooth(x, values, log=True), smooth(x, values.mean(1), log=True)
-        off = np.abs(curve.mean - np.interp(np.log(curve.x), np.log(x), truth))[60:-60]
-        covered.append(off <= 1.96 * curve.error[60:-60])
-        without.append(off <= 1.96 * plain.error[60:-60])
-        lifted = smooth(x, values + np.array([0.0, 0.1, -0.1, 0.2]), log=True)
-        np.testing.assert_allclose(lifted.error, curve.error, atol=1e-9)
-    assert np.mean(covered) > 0.75  # tau is an average over x: too small on the flanks
-    assert np.mean(without) < 0.6
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_few_trials_are_enough_to_choose(count: int) -> None:
-    curve = smooth(np.array([1.0, 10.0, 100.0])[:count], np.array([0.2, 0.5, 0.3])[:count], log=True)
-    assert np.isfinite(curve.mean).all()
-    assert curve.chosen == pytest.approx([1.0, 10.0, 10.0][count - 1], rel=0.7)
 
 
 # Ask and tell
@@ -365,211 +274,3 @@ def test_forgotten_means_at_chance_over_the_seeds() -> None:
         tuple(e.name for e in pack), 2, None, None, {"scores/accuracy": scores}, {}
     )
     assert prune.forgotten(pack, point) == {2.0, 3.0}
-
-
-# What was chosen
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    return tmp_path
-
-
-def engramma(text: str) -> Result:
-    return CliRunner().invoke(app, text.split())
-
-
-SMALL = "--data digits --tasks 2 --items 40 --memories 4 --epochs 2 --device cpu"
-
-
-def test_chosen_values_go_round_into_run_reproduce_and_table(here: Path) -> None:
-    done = engramma(f"tune {SMALL} --method ewc,l2 --vertices 2,20 --trials 4 --unit-importance")
-    assert done.exit_code == 0, done.output
-    choices = chosen.load(here / "chosen.toml")
-    assert [(c.method, c.vertex) for c in choices] == [("ewc", 2), ("ewc", 20), ("l2", 2), ("l2", 20)]
-    assert all(c.settings["unit"] and c.search["seeds"] == list(SEEDS) for c in choices)
-    assert "1000, 1001" in done.output
-    assert (here / "figures" / "tune-ewc-l2.png").stat().st_size > 10_000
-    strength = {(c.method, c.vertex): c.strength for c in choices}
-
-    again = engramma("run --config chosen.toml --method ewc --seeds 2 --store final --device cpu")
-    assert again.exit_code == 0, again.output
-    made = [r.description for r in Store(here / "final")]
-    assert sorted((d["vertex"], d["seed"]) for d in made) == [(2, 0), (2, 1), (20, 0), (20, 1)]
-    for told in made:
-        assert told["strength"] == strength["ewc", told["vertex"]]
-        assert told["settings"]["unit"] is True
-        assert (told["items"], told["memories"]) == (40, 4)
-
-    runs = studies.load("table2").runs("demo", seeds=[0], chosen=choices)
-    of = {(r.row, r.experiment.vertex): r.experiment for r in runs}
-    plain = {
-        (r.row, r.experiment.vertex): r.experiment for r in studies.load("table2").runs("demo", seeds=[0])
-    }
-    for place, e in of.items():
-        if place in strength:
-            assert e.strength == strength[place]
-            assert e.settings["unit"]
-            assert e.but(strength=plain[place].strength, settings=plain[place].settings) == plain[place]
-        else:
-            assert e == plain[place]
-    dry = engramma("reproduce table2 --strengths chosen.toml --dry-run --device cpu")
-    assert dry.exit_code == 0, dry.output
-    assert f"ewc n = 2: {strength['ewc', 2]:g}" in dry.output
-
-    one = engramma("table table1 --strengths chosen.toml --format csv")
-    assert one.exit_code == 0, one.output
-    rows = [row.split(",") for row in one.stdout.splitlines()]
-    head = rows[0]
-    found = {(r[1], r[2]): r[head.index("lambda")] for r in rows[1:] if len(r) == len(head)}
-    assert float(found["EWC", "n=20"]) == strength["ewc", 20]
-    assert float(found["L2", "n=2"]) == strength["l2", 2]
-
-
-def test_another_search_adds_to_the_file(here: Path) -> None:
-    for text in (
-        "--method ewc --vertices 2 --trials 3",
-        "--grid --vertices 2 --rates 0.05,0.1 --temperatures 0.9",
-        "--method ewc --vertices 2 --trials 4",
-    ):
-        done = engramma(f"tune {SMALL} {text}")
-        assert done.exit_code == 0, done.output
-    first, second = chosen.load(here / "chosen.toml")
-    assert (first.kind, second.kind) == ("lambda", "grid")
-    assert first.search["trials"] == 4
-    assert (here / "figures" / "tune-grid-vanilla.png").is_file()
-    # The grid's learning rate is for every row at its vertex, the lambda for its own.
-    made = studies.load("table2").runs("demo", seeds=[0], vertices=[2.0], chosen=[first, second])
-    assert {r.experiment.learning_rate for r in made} == {second.learning_rate}
-    assert {r.experiment.initial_temperature for r in made} == {0.9}
-    assert [r.experiment.strength for r in made if r.row == "ewc"] == [first.strength]
-
-
-def test_table_one_from_choices_compares_with_the_paper() -> None:
-    told = {"mean": 0.6, "standard_error": 0.01, "trials": 100}
-    good = chosen.Choice(
-        method="ewc", vertex=2, kind="lambda", strength=2200.0, search={**told, "mean_at_paper": 0.58}
-    )
-    bad = chosen.Choice(
-        method="l2", vertex=5, kind="lambda", strength=1.0, search={**told, "mean_at_paper": 0.5}
-    )
-    made = tables.table1_chosen([good, bad])
-    assert made.agreeing == (1, 2)
-    cells = {line.label: line.cells for line in made.lines}
-    assert cells["EWC"][0].ratio == 2
-    assert cells["EWC"][1].missing
-
-
-def refused(result: Result, says: str) -> None:
-    assert result.exit_code == 2, result.output
-    said = [text for text in result.stderr.splitlines() if text.startswith("engramma:")]
-    assert len(said) == 1, result.stderr
-    assert re.search(says, said[0]), said[0]
-    assert "Traceback" not in result.output
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "method must be named"),
-        ("--method ewd", "method must be one of .*did you mean ewc"),
-        ("--method vanilla", "method must have a strength to be tuned, and vanilla has none"),
-        ("--method ewc --vertices two", "vertices must be numbers"),
-        ("--method ewc --range 5,1", "range must be two numbers above 0"),
-        ("--method ewc --range 0,1", "range must be two numbers above 0"),
-        ("--method ewc --range 7", "range must be two numbers such as"),
-        ("--method gem --range 0,2", "range must be two numbers between 0 and 1"),
-        ("--method ewc --scale huge", "scale must be one of demo, small, paper"),
-        ("--method ewc --seeds 0", "seeds must be how many"),
-        ("--method gem --unit-importance", "unknown setting settings.unit of gem"),
-        ("--method gem --prune --trials 2", "prune must be left out for gem"),
-        ("--grid --trials 4", "trials and range must be left out of a grid"),
-        ("--grid --rates fast", "rates must be numbers"),
-        ("--method ewc --storage nonsense", "storage must be an Optuna URL"),
-        ("--method ewc --storage sqlite:////no/such/folder/x.db", "storage must be .* cannot"),
-    ],
-)
-@pytest.mark.usefixtures("here")
-def test_bad_input_is_refused_in_one_line(text: str, says: str) -> None:
-    refused(engramma(f"tune {SMALL} {text}"), says)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "postgresql://me:hush@127.0.0.1:1/base",
-        "postgresql://127.0.0.1:1/base?user=me&password=hush",
-        "nosuchbase://me:hush@127.0.0.1/base",
-        "postgresql://me:hush@127.0.0.1:port/base",
-    ],
-)
-@pytest.mark.usefixtures("here")
-def test_a_storage_that_cannot_be_opened_does_not_give_its_password_away(url: str) -> None:
-    result = engramma(f"tune {SMALL} --method ewc --trials 2 --vertices 2 --storage {url}")
-    refused(result, "storage must be")
-    assert "hush" not in result.output
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", r"must have \[\[chosen\]\] entries"),
-        ("strength = 3", r"must have \[\[chosen\]\] entries"),
-        ("[[chosen]]\nmethod = 'ewc'", "vertex"),
-        ("[[chosen]]\nmethod = 'ewc'\nvertex = 2\nkind = 'lambda'\nstrenth = 1", "did you mean|strenth"),
-        ("[[chosen]]\nmethod = 'ewc'\nvertex = 3\nkind = 'lambda'\nstrength = 1", "has none that fits"),
-        (
-            "[[chosen]]\nmethod = 'ewc'\nvertex = 2\nkind = 'lambda'\nstrength = 1",
-            "data, digits, not on mnist",
-        ),
-        ("not toml", "not valid TOML"),
-    ],
-)
-def test_bad_files_of_choices_are_refused(text: str, says: str, here: Path) -> None:
-    (here / "chosen.toml").write_text(text)
-    refused(engramma("reproduce table2 --strengths chosen.toml --dry-run"), says)
-
-
-def test_a_run_asks_for_what_the_file_has(here: Path) -> None:
-    chosen.write([chosen.Choice(method="ewc", vertex=2, kind="lambda", strength=5.0)], here / "chosen.toml")
-    assert tomllib.loads((here / "chosen.toml").read_text())["chosen"][0]["strength"] == 5.0
-    refused(engramma("run --config chosen.toml --method mas"), "which has ewc at n = 2")
-
-
-# Does it find the top?
-
-# Learned well enough to be forgotten: the average rises from 0.35 to 0.53 and falls to 0.30.
-LEARNT: dict[str, Any] = {
-    "data": "digits",
-    "tasks": 3,
-    "items": 400,
-    "memories": 32,
-    "epochs": 100,
-    "learning_rate": 0.3,
-    "method": "ewc",
-}
-
-
-@pytest.fixture(scope="module")
-def dense() -> Response:
-    """Six lambdas a decade over five decades, on the seeds of the search: the very objective it looks for."""
-    strengths = np.logspace(0, 5, 31)
-    runs = [read(LEARNT, {"strength": float(s), "seed": seed}) for s in strengths for seed in SEEDS]
-    with tempfile.TemporaryDirectory() as place:
-        records = run(runs, Store(place), curve_every=100).records
-    return smooth(strengths, np.array([r.average for r in records]).reshape(-1, 2), log=True)
-
-
-@pytest.mark.parametrize("batch", [1, 10])
-def test_the_chosen_strength_is_within_the_flat_top_of_a_dense_grid(
-    batch: int, dense: Response, tmp_path: Path
-) -> None:
-    """With batches of one and of ten: so both find the same region."""
-    search = strength_search(read(LEARNT), "demo", SEEDS, 20, (1.0, 1e5))
-    (found,) = tune([search], Store(tmp_path), batch=batch)
-    assert found.response is not None
-    assert 20 < dense.flat[0] < dense.flat[1] < 500  # the grid has a top to be missed
-    assert dense.flat[0] <= found.response.chosen <= dense.flat[1]
-    assert not found.response.at_edge

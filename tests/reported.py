@@ -1,0 +1,24 @@
+"""A small study, for the tests of the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engramma import study
+from engramma.experiment import read
+from engramma.records import Record, Store
+
+EVIL = "<script>window.hacked=1</script>\"'&"
+SMALL = {"data": "digits", "tasks": 3, "items": 150, "memories": 16, "epochs": 25}
+
+
+def small_study(folder: Path) -> list[Record]:
+    """Two vertices, a search over lambda, a method with a buffer."""
+    runs = [read({**SMALL, "vertex": n, "seed": s}) for n in (2.0, 20.0) for s in (0, 1)]
+    runs += [read({**SMALL, "vertex": 2.0, "method": "rehearsal", "strength": 0.5})]
+    runs += [
+        read({**SMALL, "vertex": 2.0, "method": "ewc", "strength": x, "seed": s})
+        for x in (1.0, 30.0, 1e3)
+        for s in (0, 1)
+    ]
+    return study.run(runs, Store(folder), keep_memories=True, curve_every=5).records

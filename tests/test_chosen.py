@@ -1,0 +1,185 @@
+"""What searches chose: written, read back, used by other commands; what is refused."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from engramma import chosen, studies, tables
+from engramma.cli import app
+from engramma.records import Store
+from engramma.searches import FIRST_SEED
+
+SEEDS = (FIRST_SEED, FIRST_SEED + 1)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    return tmp_path
+
+
+def engramma(text: str) -> Result:
+    return CliRunner().invoke(app, text.split())
+
+
+SMALL = "--data digits --tasks 2 --items 40 --memories 4 --epochs 2 --device cpu"
+
+
+def test_chosen_values_go_round_into_run_reproduce_and_table(here: Path) -> None:
+    done = engramma(f"tune {SMALL} --method ewc,l2 --vertices 2,20 --trials 4 --unit-importance")
+    assert done.exit_code == 0, done.output
+    choices = chosen.load(here / "chosen.toml")
+    assert [(c.method, c.vertex) for c in choices] == [("ewc", 2), ("ewc", 20), ("l2", 2), ("l2", 20)]
+    assert all(c.settings["unit"] and c.search["seeds"] == list(SEEDS) for c in choices)
+    assert "1000, 1001" in done.output
+    assert (here / "figures" / "tune-ewc-l2.png").stat().st_size > 10_000
+    strength = {(c.method, c.vertex): c.strength for c in choices}
+
+    again = engramma("run --config chosen.toml --method ewc --seeds 2 --store final --device cpu")
+    assert again.exit_code == 0, again.output
+    made = [r.description for r in Store(here / "final")]
+    assert sorted((d["vertex"], d["seed"]) for d in made) == [(2, 0), (2, 1), (20, 0), (20, 1)]
+    for told in made:
+        assert told["strength"] == strength["ewc", told["vertex"]]
+        assert told["settings"]["unit"] is True
+        assert (told["items"], told["memories"]) == (40, 4)
+
+    runs = studies.load("table2").runs("demo", seeds=[0], chosen=choices)
+    of = {(r.row, r.experiment.vertex): r.experiment for r in runs}
+    plain = {
+        (r.row, r.experiment.vertex): r.experiment for r in studies.load("table2").runs("demo", seeds=[0])
+    }
+    for place, e in of.items():
+        if place in strength:
+            assert e.strength == strength[place]
+            assert e.settings["unit"]
+            assert e.but(strength=plain[place].strength, settings=plain[place].settings) == plain[place]
+        else:
+            assert e == plain[place]
+    dry = engramma("reproduce table2 --strengths chosen.toml --dry-run --device cpu")
+    assert dry.exit_code == 0, dry.output
+    assert f"ewc n = 2: {strength['ewc', 2]:g}" in dry.output
+
+    one = engramma("table table1 --strengths chosen.toml --format csv")
+    assert one.exit_code == 0, one.output
+    rows = [row.split(",") for row in one.stdout.splitlines()]
+    head = rows[0]
+    found = {(r[1], r[2]): r[head.index("lambda")] for r in rows[1:] if len(r) == len(head)}
+    assert float(found["EWC", "n=20"]) == strength["ewc", 20]
+    assert float(found["L2", "n=2"]) == strength["l2", 2]
+
+
+def test_another_search_adds_to_the_file(here: Path) -> None:
+    for text in (
+        "--method ewc --vertices 2 --trials 3",
+        "--grid --vertices 2 --rates 0.05,0.1 --temperatures 0.9",
+        "--method ewc --vertices 2 --trials 4",
+    ):
+        done = engramma(f"tune {SMALL} {text}")
+        assert done.exit_code == 0, done.output
+    first, second = chosen.load(here / "chosen.toml")
+    assert (first.kind, second.kind) == ("lambda", "grid")
+    assert first.search["trials"] == 4
+    assert (here / "figures" / "tune-grid-vanilla.png").is_file()
+    # The grid's learning rate is for every row at its vertex, the lambda for its own.
+    made = studies.load("table2").runs("demo", seeds=[0], vertices=[2.0], chosen=[first, second])
+    assert {r.experiment.learning_rate for r in made} == {second.learning_rate}
+    assert {r.experiment.initial_temperature for r in made} == {0.9}
+    assert [r.experiment.strength for r in made if r.row == "ewc"] == [first.strength]
+
+
+def test_table_one_from_choices_compares_with_the_paper() -> None:
+    told = {"mean": 0.6, "standard_error": 0.01, "trials": 100}
+    good = chosen.Choice(
+        method="ewc", vertex=2, kind="lambda", strength=2200.0, search={**told, "mean_at_paper": 0.58}
+    )
+    bad = chosen.Choice(
+        method="l2", vertex=5, kind="lambda", strength=1.0, search={**told, "mean_at_paper": 0.5}
+    )
+    made = tables.table1_chosen([good, bad])
+    assert made.agreeing == (1, 2)
+    cells = {line.label: line.cells for line in made.lines}
+    assert cells["EWC"][0].ratio == 2
+    assert cells["EWC"][1].missing
+
+
+def refused(result: Result, says: str) -> None:
+    assert result.exit_code == 2, result.output
+    said = [text for text in result.stderr.splitlines() if text.startswith("engramma:")]
+    assert len(said) == 1, result.stderr
+    assert re.search(says, said[0]), said[0]
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "method must be named"),
+        ("--method ewd", "method must be one of .*did you mean ewc"),
+        ("--method vanilla", "method must have a strength to be tuned, and vanilla has none"),
+        ("--method ewc --vertices two", "vertices must be numbers"),
+        ("--method ewc --range 5,1", "range must be two numbers above 0"),
+        ("--method ewc --range 0,1", "range must be two numbers above 0"),
+        ("--method ewc --range 7", "range must be two numbers such as"),
+        ("--method gem --range 0,2", "range must be two numbers between 0 and 1"),
+        ("--method ewc --scale huge", "scale must be one of demo, small, paper"),
+        ("--method ewc --seeds 0", "seeds must be how many"),
+        ("--method gem --unit-importance", "unknown setting settings.unit of gem"),
+        ("--method gem --prune --trials 2", "prune must be left out for gem"),
+        ("--grid --trials 4", "trials and range must be left out of a grid"),
+        ("--grid --rates fast", "rates must be numbers"),
+        ("--method ewc --storage nonsense", "storage must be an Optuna URL"),
+        ("--method ewc --storage sqlite:////no/such/folder/x.db", "storage must be .* cannot"),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_bad_input_is_refused_in_one_line(text: str, says: str) -> None:
+    refused(engramma(f"tune {SMALL} {text}"), says)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:hush@127.0.0.1:1/base",
+        "postgresql://127.0.0.1:1/base?user=me&password=hush",
+        "nosuchbase://me:hush@127.0.0.1/base",
+        "postgresql://me:hush@127.0.0.1:port/base",
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_a_storage_that_cannot_be_opened_does_not_give_its_password_away(url: str) -> None:
+    result = engramma(f"tune {SMALL} --method ewc --trials 2 --vertices 2 --storage {url}")
+    refused(result, "storage must be")
+    assert "hush" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", r"must have \[\[chosen\]\] entries"),
+        ("strength = 3", r"must have \[\[chosen\]\] entries"),
+        ("[[chosen]]\nmethod = 'ewc'", "vertex"),
+        ("[[chosen]]\nmethod = 'ewc'\nvertex = 2\nkind = 'lambda'\nstrenth = 1", "did you mean|strenth"),
+        ("[[chosen]]\nmethod = 'ewc'\nvertex = 3\nkind = 'lambda'\nstrength = 1", "has none that fits"),
+        (
+            "[[chosen]]\nmethod = 'ewc'\nvertex = 2\nkind = 'lambda'\nstrength = 1",
+            "data, digits, not on mnist",
+        ),
+        ("not toml", "not valid TOML"),
+    ],
+)
+def test_bad_files_of_choices_are_refused(text: str, says: str, here: Path) -> None:
+    (here / "chosen.toml").write_text(text)
+    refused(engramma("reproduce table2 --strengths chosen.toml --dry-run"), says)
+
+
+def test_a_run_asks_for_what_the_file_has(here: Path) -> None:
+    chosen.write([chosen.Choice(method="ewc", vertex=2, kind="lambda", strength=5.0)], here / "chosen.toml")
+    assert tomllib.loads((here / "chosen.toml").read_text())["chosen"][0]["strength"] == 5.0
+    refused(engramma("run --config chosen.toml --method mas"), "which has ewc at n = 2")

@@ -1,0 +1,99 @@
+"""Pictures of memories, pseudo-items and energies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from stand_in import DIGITS, StandIn, legible, record, stream_of, with_memories
+
+from engramma import figures
+from engramma.figures import energy, memories
+
+
+def test_unpermuted_items_are_the_pictures_of_the_data_set():
+    run = record(0.5, **DIGITS)
+    stream = stream_of(run)
+    data = stream.dataset
+    for task in range(2):
+        view = stream.view(3, task)
+        shown = stream.test(task).probe[0].double().numpy()
+        want = np.where(data.x[view.test] > data.threshold, 1.0, -1.0).reshape(-1, 8, 8)
+        np.testing.assert_array_equal(memories.unpermuted(shown, view.permutation, (8, 8)), want)
+
+
+def test_speakers_of_memorised_items_are_of_their_task_and_class():
+    run = memories.trained(with_memories())
+    chosen = memories.speakers(run)
+    assert chosen.shape == (2, 10)
+    # Memory i is of task i // 40 and class i // 4 % 10; within noise nearly all should be found.
+    right = [(m // 40, m // 4 % 10) == (t, c) for (t, c), m in np.ndenumerate(chosen)]
+    assert np.mean(right) >= 0.8
+
+
+def test_a_mosaic_keeps_every_tile():
+    tiles = np.arange(2 * 3 * 4 * 5, dtype=float).reshape(2, 3, 4, 5)
+    picture = memories.mosaic(tiles, 1)
+    assert picture.shape == (2 * 5 - 1, 3 * 6 - 1)
+    np.testing.assert_array_equal(picture[5:9, 6:11], tiles[1, 1])
+    assert np.isnan(picture[4]).all()
+    assert np.isnan(picture[:, 5]).all()
+
+
+def test_memory_images_one_mosaic_a_vertex():
+    figure = figures.memory_images([with_memories(5.0), with_memories(20.0)])
+    legible(figure)
+    assert [axes.get_title() for axes in figure.axes[:2]] == ["$n=5$", "$n=20$"]
+    axes = figure.axes[0]
+    assert axes.images[0].get_array().shape == (2 * 9 - 1, 10 * 9 - 1)
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["task 1", "task 2"]
+    assert [t.get_text() for t in axes.get_xticklabels()] == [str(c) for c in range(10)]
+
+
+def test_pseudo_items_are_states_at_rest_shared_out_among_tasks():
+    rows = memories._relaxed_rows(memories.trained(with_memories(20.0)), 64, 10, 10)
+    assert {label.split("\n")[0] for label in rows} <= {"task 1", "task 2", "unclear"}
+    for images, classes in rows.values():
+        assert set(np.unique(images)) <= {-1.0, 1.0}
+        assert len(images) == len(classes) <= 10
+    figure = figures.pseudo_items([with_memories(20.0), with_memories(10.0)], probes=64)
+    legible(figure)
+    assert len(figure.axes) == 2
+
+
+def test_energy_never_rises_one_neuron_after_the_other():
+    run = memories.trained(with_memories(5.0))
+    for start in energy.starts(run, 6, 0.1).values():
+        found = energy.along(run, start, 3, "asynchronous")
+        assert found.shape == (4, 6)
+        assert (np.diff(found, axis=0) <= 1e-9).all()
+        state = start.expand(1, -1, -1)
+        np.testing.assert_allclose(found[0], run.network.energy(run.theta, state)[0])
+        # Random memories: there the two orders go different ways.
+        wild = run._replace(theta=torch.as_tensor(np.random.default_rng(0).normal(size=run.theta.shape)))
+        ends = []
+        for order in ("synchronous", "asynchronous"):
+            rest = wild.network.relax(wild.theta, state, 3, order=order).state
+            ends.append(energy.along(wild, start, 3, order)[-1])
+            np.testing.assert_allclose(ends[-1], wild.network.energy(wild.theta, rest)[0])
+        assert not np.allclose(*ends)
+    figure = figures.energy_curves([with_memories(5.0), with_memories(10.0)], count=4, steps=3)
+    legible(figure)
+    assert len(figure.axes[0].lines) == 6 + 2
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == [
+        "random states", "items of task 1", "items of task 2", "all neurons at once", "one after the other",
+    ]  # fmt: skip
+
+
+def test_records_without_memories_say_what_to_do():
+    for make in (figures.memory_images, figures.pseudo_items, figures.energy_curves):
+        with pytest.raises(ValueError, match="--keep-memories"):
+            make([record(0.5, **DIGITS)])
+
+
+def test_memories_of_several_methods_are_not_mixed():
+    one = with_memories(5.0)
+    other = StandIn({**one.description, "method": "gem", "strength": 0.5}, one.scores, kept=one.kept)
+    with pytest.raises(ValueError, match=r"one method at a time, not of Vanilla, GEM 0\.5"):
+        figures.memory_images([one, other])
+    assert figures.memory_images([other]).get_suptitle() == "GEM 0.5"

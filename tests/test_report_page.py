@@ -1,0 +1,311 @@
+"""The report in a real browser: what it shows, and how it answers."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from reported import EVIL, SMALL
+
+from engramma import portraits, study
+from engramma.datasets import digits
+from engramma.experiment import build, read
+from engramma.interactions import INTERACTIONS
+from engramma.network import DenseMemory
+from engramma.records import Store
+from engramma.report import report
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed")
+    api = pytest.importorskip("playwright.sync_api")
+    with api.sync_playwright() as play:
+        chrome = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield chrome
+        chrome.close()
+
+
+@pytest.fixture
+def look(browser):
+    """Open a page from disk; at the end it must have logged no error and asked for nothing else."""
+    opened, troubles = [], []
+
+    def open_page(path, width=1400, **options):
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, reduced_motion="reduce", **options
+        )
+        page = context.new_page()
+        page.on("console", lambda m: troubles.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda e: troubles.append(str(e)))
+        page.on("request", lambda r: troubles.append(r.url) if r.url != path.as_uri() else None)
+        page.goto(path.as_uri())
+        page.wait_for_function("window.engramma !== undefined")
+        opened.append(context)
+        return page
+
+    yield open_page
+    for context in opened:
+        context.close()
+    assert troubles == []
+
+
+def column(page, place):
+    """The numbers of a column of the heat map, None for a dash."""
+    cells = page.locator("#heat tbody tr").evaluate_all(
+        f"rows => rows.map(r => r.querySelectorAll('td')[{place}].firstChild.textContent)"
+    )
+    return [None if c == "–" else float(c.replace("−", "-")) for c in cells]
+
+
+def pixels(page, selector):
+    return page.locator(selector).evaluate_all("all => all.map(c => c.toDataURL())")
+
+
+def test_every_panel_shows_something(look, page_file):
+    page = look(page_file)
+    assert "Dense Associative Memory" in page.locator("h1").text_content()
+    assert page.locator("#heat tbody tr").count() == 3
+    for chart in ("curve-chart", "search-chart", "diag-owner", "diag-census", "diag-prototypes"):
+        assert page.locator(f"#{chart} .main-svg").count() > 0
+    assert page.locator("#memory-grid button").count() == 16
+    assert page.locator("#relax-scores tr").count() == 4
+    assert page.locator("#memory-detail .near figure").count() == 6
+
+
+def test_heat_map_sorts_and_filters(look, page_file):
+    page = look(page_file)
+    page.locator("#table-run").uncheck()
+    assert page.locator("#heat tbody tr").count() >= 13
+    page.get_by_role("button", name="n=20").nth(1).click()  # the paper's
+    values = [v for v in column(page, 6) if v is not None]  # after ours, a gap, three of theirs
+    head = page.locator("th[aria-sort=descending]")
+    assert head.count() == 1
+    assert values == sorted(values, reverse=True)
+    assert values[0] == 0.884
+    page.keyboard.press("Enter")  # the heading keeps the focus
+    values = [v for v in column(page, 6) if v is not None]
+    assert values == sorted(values)
+    assert values[0] == 0.277
+    page.locator("#table-filter").fill("reh")
+    names = page.locator("#heat tbody th").all_text_contents()
+    assert len(names) == 4
+    assert all("reh" in name.lower() for name in names)
+    page.locator("#table-filter").fill("no such thing")
+    assert "No row" in page.locator("#heat tbody").text_content()
+
+
+def test_curves_follow_their_switches(look, page_file):
+    page = look(page_file)
+    y = "document.getElementById('curve-chart').data.filter(t => t.name).map(t => Array.from(t.y))"
+    both = page.evaluate(y)
+    assert len(both) == 3
+    page.select_option("#curve-seed", "1")
+    one = page.evaluate(y)
+    page.select_option("#curve-seed", "0")
+    other = page.evaluate(y)
+    np.testing.assert_allclose(both, (np.array(one) + np.array(other)) / 2, atol=1e-6)
+    page.select_option("#curve-vertex", "20")
+    assert page.evaluate(y) != other
+    page.select_option("#curve-method", "Rehearsal 0.5")
+    assert page.locator("#curve-vertex option").count() == 1
+
+
+def test_slider_and_unpermuting_change_the_memories(look, page_file):
+    page = look(page_file)
+    page.select_option("#memory-sort", "none")
+    first = pixels(page, "#memory-grid canvas")
+    page.locator("#memory-after").focus()
+    page.keyboard.press("ArrowRight")
+    second = pixels(page, "#memory-grid canvas")
+    assert page.locator("#memory-after-out").text_content() == "2"
+    assert sum(a != b for a, b in zip(first, second, strict=True)) > 8
+    page.select_option("#memory-task", "1")
+    assert pixels(page, "#memory-grid canvas") != second
+    assert "Memory" in page.locator("#memory-detail h3").first.text_content()
+
+
+def test_memories_sort_by_owner_and_importance(look, page_file):
+    page = look(page_file)
+    page.locator("#memory-after").fill("3")
+    shown = "[...document.querySelectorAll('#memory-grid button')].map(b => Number(b.dataset.memory))"
+    facts = "(n) => { const p = engramma.portrait(); return Array.from(p[n].slice(2 * p.memories)); }"
+    page.select_option("#memory-sort", "strength")
+    strength = np.array(page.evaluate(facts, "strength"))[page.evaluate(shown)]
+    assert (np.diff(strength) <= 0).all()
+    page.select_option("#memory-sort", "owner")
+    owner = np.array(page.evaluate(facts, "owner"))[page.evaluate(shown)]
+    assert (np.diff(np.where(owner < 0, 99, owner)) >= 0).all()
+
+
+def test_a_click_or_a_key_chooses_a_memory(look, page_file):
+    page = look(page_file)
+    page.locator("#memory-grid button").nth(3).click()
+    chosen = page.locator("#memory-grid button[aria-selected=true]").get_attribute("data-memory")
+    title = page.locator("#memory-detail h3").first
+    assert title.text_content() == f"Memory {int(chosen) + 1} after task 1"
+    drawn = page.evaluate("Array.from(document.querySelector('#memory-detail .js-plotly-plot').data[0].y)")
+    weights = page.evaluate(
+        f"(() => {{ const p = engramma.portrait(); return Array.from(p.theta[0].slice({chosen} * p.neurons, "
+        f"({chosen} + 1) * p.neurons)).slice(p.visible); }})()"
+    )
+    assert drawn == weights
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    assert page.locator("#memory-grid button[aria-selected=true]").get_attribute("data-memory") != chosen
+    assert title.text_content() != f"Memory {int(chosen) + 1} after task 1"
+
+
+def test_drawing_changes_the_scores(look, page_file):
+    page = look(page_file)
+    page.click("#relax-clear")
+    scores = page.locator("#relax-scores")
+    blank = scores.text_content()
+    box = page.locator("#relax-draw").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 15)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] - 15, steps=20)
+    page.mouse.up()
+    drawn = scores.text_content()
+    assert drawn != blank
+    ink = page.evaluate(
+        "[...document.getElementById('relax-draw').getContext('2d').getImageData(4, 0, 1, 8).data]"
+    )
+    assert ink[0::4].count(26) == 8  # a line from top to bottom
+    page.locator("#relax-draw").focus()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Space")
+    assert scores.text_content() != drawn
+
+
+def test_relaxation_lowers_the_energy_one_by_one(look, page_file):
+    page = look(page_file)
+    page.select_option("#relax-order", "asynchronous")
+    page.locator("#relax-noise").fill("30")
+    page.click("#relax-go")
+    page.wait_for_function("/At rest|Still moving/.test(document.getElementById('relax-says').textContent)")
+    energy = np.array(page.evaluate("Array.from(document.getElementById('relax-energy').data[0].y)"))
+    assert len(energy) == page.locator("#relax-film figure").count() >= 2
+    assert (np.diff(energy) <= 1e-12).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "n"),
+    [("leaky", 2), ("leaky", 20), ("leaky", 2.5), ("rectified", 3), ("polynomial", 4), ("polynomial", 3.5)],
+)
+def test_the_page_computes_what_the_network_computes(look, page_file, kind, n):
+    """Scores, energies and relaxations of the page's own script against network.py, on the same numbers."""
+    page, size, memories = look(page_file), 40, 12
+    draw = np.random.default_rng(7)
+    theta = np.clip(draw.normal(0, 0.7, (memories, size)), -1, 1)
+    probes = draw.choice([-1.0, 1.0], (6, size))
+    f = {"kind": kind, "n": n, "leak": 0.01}
+    found = page.evaluate(
+        """([theta, neurons, f, probes]) => {
+          const net = new engramma.Memory(Float64Array.from(theta.flat()), neurons, f, 1 / 0.95);
+          const states = (p, order) => net.relax(p, 15, order).states.map((s) => [...s]);
+          return probes.map((p) => ({
+            scores: [...net.scores(p)], some: [...net.scores(p, 30, 40)], energy: net.energy(p),
+            together: states(p, "synchronous"), singly: states(p, "asynchronous"),
+          }));
+        }""",
+        [theta.tolist(), size, f, probes.tolist()],
+    )
+    leak = {"leak": 0.01} if kind == "leaky" else {}
+    network = DenseMemory(size, 0, INTERACTIONS[kind](n, **leak), autoassociative=True, beta=1 / 0.95)
+    memory, state = torch.as_tensor(theta)[None], torch.as_tensor(probes)[None]
+    scores = network.scores(memory, state)[0].numpy()
+    np.testing.assert_allclose(
+        [x["scores"] for x in found], scores, rtol=1e-9, atol=1e-12 * np.abs(scores).max()
+    )
+    np.testing.assert_allclose([x["some"] for x in found], np.array([x["scores"] for x in found])[:, 30:])
+    np.testing.assert_allclose([x["energy"] for x in found], network.energy(memory, state)[0], rtol=1e-9)
+    for order, name in (("synchronous", "together"), ("asynchronous", "singly")):
+        ends = network.relax(memory, state, 15, order=order)
+        np.testing.assert_array_equal([x[name][-1] for x in found], ends.state[0])
+        assert [len(x[name]) - 1 for x in found] == ends.steps[0].tolist()
+
+
+def test_the_page_scores_a_record_as_python_does(look, page_file, records):
+    """The class scores of a test item, from the quantised memories: the table's numbers."""
+    page = look(page_file)
+    shown = page.locator("#relax-scores td.best").all_text_contents()
+    record = next(r for r in records if r.description["method"] == "vanilla")
+    one, _ = portraits.portrait(record)
+    built = build([record.experiment])
+    network = built.network.at(one["beta"])
+    probe = built.stream[0].test.probe[:, :1]
+    scores = [network.scores(torch.as_tensor(t)[None], probe)[0, 0] for t in portraits.weights_of(one)]
+    assert shown == [f"{torch.tanh(s.max()):.2f}".replace("-", "−") for s in scores]
+
+
+def test_names_are_shown_as_text(look, tmp_path, records):
+    bunch = digits()
+    x, y = bunch.x.reshape(-1, 8, 8)[:200], np.array([f"<b>{EVIL}{c}" for c in bunch.y[:200]])
+    np.savez(tmp_path / "own.npz", x=x, y=y)
+    run = read({**SMALL, "data": str(tmp_path / "own.npz"), "epochs": 5})
+    record = study.run([run], Store(tmp_path / "store"), keep_memories=True).records[0]
+    strange = replace(record, description={**record.description, "method": EVIL, "data": EVIL}, folder=None)
+    path = report([record, strange], tmp_path / f"a {EVIL.replace('/', '')}.html", title=f"</title>{EVIL}")
+    page = look(path)
+    assert page.evaluate("window.hacked") is None
+    assert page.title() == f"</title>{EVIL}"
+    assert page.locator("h1").text_content() == f"</title>{EVIL}"
+    assert EVIL in page.locator("#heat tbody").text_content()
+    page.select_option("#curve-method", EVIL)
+    assert page.locator("#relax-scores th").first.text_content() == f"<b>{EVIL}0"
+    assert f"<b>{EVIL}0" in page.locator("#memory-detail .xtick text").first.text_content()
+    assert page.locator("body script").count() == 3  # ours: data, plotly, the page's own
+
+
+def test_panels_without_data_say_so(look, tmp_path, records):
+    page = look(report([], tmp_path / "empty.html"))
+    assert page.locator("#summary").text_content() == "0 runs"
+    assert "nothing was run" in page.locator("#heat").text_content()
+    for panel in ("curves", "searches", "memories", "relaxation", "diagnostics"):
+        assert page.locator(f"#{panel} .empty").is_visible(), panel
+    bare = replace(records[0], folder=None, kept=(), curves={})
+    page = look(report([bare], tmp_path / "bare.html"))
+    assert "--keep-memories" in page.locator("#memories").text_content()
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_fits_and_follows_the_colour_scheme(look, page_file, width, scheme):
+    page = look(page_file, width, color_scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    ground = "getComputedStyle(document.body).backgroundColor"
+    before = page.evaluate(ground)
+    assert before == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 27)"}[scheme]
+    page.click("#theme")
+    assert page.evaluate(ground) != before
+    tops = page.locator("#memory-grid button").evaluate_all(
+        "all => all.map(b => [b.getBoundingClientRect().top, b.getBoundingClientRect().bottom])"
+    )
+    rows = sorted({(round(a), round(b)) for a, b in tops})
+    assert all(above[1] <= below[0] + 1 for above, below in pairwise(rows))  # no row lies on another
+
+
+def test_everything_is_reached_by_the_keyboard(look, page_file):
+    page = look(page_file)
+    reached = set()
+    for _ in range(70):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.id || document.activeElement.parentElement.id"))
+    wanted = {
+        "theme",
+        "table-filter",
+        "table-view",
+        "curve-method",
+        "search-which",
+        "memory-after",
+        "memory-play",
+    }
+    assert wanted | {"memory-grid", "relax-draw", "relax-go"} <= reached

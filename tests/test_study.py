@@ -22,7 +22,7 @@ from engramma.forks import fork
 from engramma.methods import METHODS
 from engramma.packs import run_pack, seed_major
 from engramma.records import Record, Store
-from engramma.study import Work, run
+from engramma.study import Work, run, total_work
 
 SMALL: dict[str, Any] = {"data": "digits", "tasks": 3, "items": 60, "memories": 6, "epochs": 4}
 STRENGTHS = {"l2": 1e-4, "ewc": 10.0, "mas": 1.0, "si": 1.0}
@@ -334,6 +334,25 @@ def test_killed_and_restarted_equals_undisturbed(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="kill -9 is POSIX")
 def test_killed_twenty_times_equals_undisturbed(processes: int, tmp_path: Path) -> None:
     kill_often(tmp_path, 20, 150, processes)
+
+
+def test_the_bar_counts_no_work_twice(tmp_path: Path) -> None:
+    """Alone, nothing is done by others; with a record of theirs that comes between, just that is."""
+    runs, seen = grid(4)[:6], []
+    store, other = Store(tmp_path / "store"), Store(tmp_path / "other")
+    run(runs, store, watch=Work(on_change=lambda work: seen.append((work.own, work.apart))))
+    assert seen == sorted(seen)
+    assert {apart for _, apart in seen} == {0.0}
+    store, foreign, seen = Store(tmp_path / "second"), run(runs[-1:], other).records[0], []
+
+    def come(work: Work) -> None:
+        store.write(foreign)
+        seen.append((work.own, work.apart))
+
+    watch = Work(on_change=come)
+    run(runs, store, room=1, watch=watch)
+    assert {apart for _, apart in seen} == {0.0, total_work(runs[-1])}
+    assert watch.done == watch.total
 
 
 def test_two_processes_share_the_work(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def _sync(folder: Path) -> None:
 
 
 def pack_json(content: Any) -> bytes:
-    return (json.dumps(_plain(content), indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+    return (json.dumps(plain(content), indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
 def unpack_json(data: bytes) -> Any:
@@ -124,12 +124,12 @@ def unpack_json(data: bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON has no NaN and no infinity: null stands for them."""
     if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

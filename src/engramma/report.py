@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import html
 import json
-import math
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from engramma.contents import content
+from engramma.files import plain
 from engramma.outputs import whole
 from engramma.trials import Recorded
 
@@ -67,7 +65,7 @@ def page(found: dict[str, Any], title: str) -> str:
 
 def in_script(found: Any) -> str:
     """JSON that may stand inside a script element: no character of it can end the element."""
-    text = json.dumps(_plain(found), allow_nan=False, separators=(",", ":"))
+    text = json.dumps(plain(found), allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
@@ -81,16 +79,3 @@ def _plotly() -> str:
     from plotly.offline import get_plotlyjs
 
     return get_plotlyjs()
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no NaN and no infinity: null stands for them."""
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

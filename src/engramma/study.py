@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -94,7 +95,8 @@ def run(
     with Claims(store.claims) as claims:
         store.owner = claims.owner
         missing = [e for e in wanted if store.find(e, memories) is None]
-        watch.total, watch.own, watch.apart = sum(map(total_work, missing)), 0.0, 0.0
+        works = {e.name: total_work(e) for e in missing}
+        watch.total, watch.own, watch.apart = sum(works.values()), 0.0, 0.0
         watch.ran.clear()
         room = free_memory(device) if room is None else room
         queue = _plan(missing, wanted, store, device, room)
@@ -126,7 +128,7 @@ def run(
                         if left:
                             # A pack that was broken off is resumed whole, so that it ends as it would have.
                             whole = mine if not others and _begun(store, pack) else left
-                            watch.apart = max(watch.apart, _apart(missing, store, watch))
+                            watch.apart = max(watch.apart, _apart(works, store, watch))
                             _run(whole, store, watch, **options, **keep)
                             watch.ran.update(e.name for e in left)
                             watch.on_change(watch)
@@ -190,9 +192,10 @@ def _plan(
     return packs + plan([e for e in missing if e.name in lacking], device, room)
 
 
-def _apart(missing: list[Experiment], store: Store, watch: Work) -> float:
-    """Work that others have done since, by their records."""
-    return sum(total_work(e) for e in missing if e.name not in watch.ran and e in store)
+def _apart(works: dict[str, float], store: Store, watch: Work) -> float:
+    """Work that others have done since, by their records: one look at the folder, however many runs."""
+    others = works.keys() & set(os.listdir(store.path)) - watch.ran
+    return sum(works[name] for name in others)
 
 
 def _begun(store: Store, pack: list[Experiment]) -> bool:

@@ -167,6 +167,10 @@ def test_settings_younger_than_records_leave_their_names() -> None:
 
 def test_later_parts_win_and_none_is_nothing() -> None:
     assert read({"clamp": "none"}).clamp is None
+    plain = {"method": "pseudorehearsal"}
+    assert read(plain, {"settings": {"leak": "none", "capacity": "none"}}) == read(plain)
+    with pytest.raises(ValueError, match="pairs must be homogeneous or heterogeneous, not 'none'"):
+        read(plain, {"settings": {"pairs": "none"}})
     assert read({"epochs": 3}, {"epochs": 4}).epochs == 4
     assert read({"data": "digits"}).items == 1000
     assert read({"stream": "states"}).autoassociative

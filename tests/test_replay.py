@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from engramma.interactions import LeakyRectifiedPolynomial, Polynomial
+from engramma.interactions import LeakyRectifiedPolynomial, Polynomial, RectifiedPolynomial
 from engramma.methods import Now, Pseudorehearsal, Rehearsal
 from engramma.network import DenseMemory
 from engramma.replicas import Replicas
@@ -143,6 +145,19 @@ def test_pseudo_items(pairs: str, label: str, world) -> None:
     assert len(state.items.ids[0].unique()) == 32
     if label == "relaxed":
         assert (state.items.target > 0).any()
+
+
+def test_probes_may_relax_without_the_leak(world) -> None:
+    """Then they come to rest where those of a network that has none do, and are labelled as it would."""
+    stream, network, theta = world
+    without = stream, replace(network, interaction=RectifiedPolynomial(3)), theta
+    found, _ = lived(Pseudorehearsal(0.5, leak=0.0), world, 1)
+    expected, _ = lived(Pseudorehearsal(0.5), without, 1)
+    leaking, _ = lived(Pseudorehearsal(0.5), world, 1)
+    assert all(torch.equal(a, b) for a, b in zip(found.items, expected.items, strict=True))
+    assert not torch.equal(found.items.probe, leaking.items.probe)
+    with pytest.raises(ValueError, match="leak must be left out: the polynomial has none"):
+        lived(Pseudorehearsal(0.5, leak=0.0), (stream, replace(network, interaction=Polynomial(3)), theta), 1)
 
 
 def test_pseudo_items_of_an_auto_associative_memory() -> None:

@@ -80,6 +80,9 @@ def complete(
     if unknown:
         allowed = ", ".join(k for k in known if k != key) or "none"
         raise ValueError(f"unknown setting {', '.join(unknown)} of {name}; allowed: {allowed}")
+    # TOML and a command line have no null: "none" stands for it, where it is what a setting has by default.
+    bare = [field.name for field in dataclasses.fields(cls) if field.default is None]
+    settings = {k: None if k in bare and v == "none" else v for k, v in settings.items()}
     given = settings if key is None or strength is None else {**settings, key: strength}
     try:
         made = _adapter(cls).validate_json(json.dumps(given), strict=True)

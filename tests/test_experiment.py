@@ -130,6 +130,7 @@ def test_any_file_is_read_or_refused_in_one_line(text: str) -> None:
         ({"data": "../../etc/passwd"}, "data must be mnist, digits, states or the path of an .npz"),
         ({"stream": "states", "flips": 101}, "flips must be at most size"),
         ({"autoassociative": True}, "autoassociative must be"),
+        ({"interaction": "rectified", "recall_leak": 0.0}, "recall_leak must be left out: only the leaky"),
         ({"fork": "../elsewhere@1"}, "fork"),
     ],
 )
@@ -153,12 +154,14 @@ def test_settings_younger_than_records_leave_their_names() -> None:
     plain = read({"method": "agem"})
     assert "scope" not in plain.settings
     assert "normalise" not in plain.describe()
+    assert "recall_leak" not in plain.describe()
     assert (
         read({"method": "agem", "settings": {"scope": "network"}, "normalise": "velocity"}).hash()
         == plain.hash()
     )
     others = [read({"method": "agem", "settings": {"scope": "memory"}}), plain.but(normalise="gradient")]
-    assert len({plain.hash(), *(other.hash() for other in others)}) == 3
+    others += [plain.but(recall_leak=0.0)]
+    assert len({plain.hash(), *(other.hash() for other in others)}) == 4
     for other in others:
         assert Experiment(**other.describe()) == other
         assert other.family() != plain.family()
@@ -168,7 +171,7 @@ def test_settings_younger_than_records_leave_their_names() -> None:
 def test_later_parts_win_and_none_is_nothing() -> None:
     assert read({"clamp": "none"}).clamp is None
     plain = {"method": "pseudorehearsal"}
-    assert read(plain, {"settings": {"leak": "none", "capacity": "none"}}) == read(plain)
+    assert read(plain, {"settings": {"capacity": "none"}, "recall_leak": "none"}) == read(plain)
     with pytest.raises(ValueError, match="pairs must be homogeneous or heterogeneous, not 'none'"):
         read(plain, {"settings": {"pairs": "none"}})
     assert read({"epochs": 3}, {"epochs": 4}).epochs == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from engramma.diagnostics import support
 from engramma.interactions import INTERACTIONS, Interaction, LeakyRectifiedPolynomial, Polynomial
 from engramma.kernels import kernel_for
 from engramma.network import DenseMemory, Items
@@ -251,6 +253,23 @@ def test_energy_is_minus_the_sum_of_f(near, device, dtype) -> None:
     torch.testing.assert_close(
         network.energy(theta, items.probe), -network.interaction.value(h).sum(-1), **near
     )
+
+
+def test_a_network_may_recall_by_another_interaction_than_it_learns_by(near, device, dtype) -> None:
+    """What is recalled is what a network with that interaction recalls; what is learned does not change."""
+    learns, recalls = LeakyRectifiedPolynomial(3, leak=0.5), LeakyRectifiedPolynomial(3, leak=0.0)
+    plain, theta, items = problem(learns, device=device, dtype=dtype)
+    both, other = replace(plain, recall=recalls), replace(plain, interaction=recalls)
+    assert torch.equal(both.predict(theta, items.probe), other.predict(theta, items.probe))
+    assert torch.equal(both.energy(theta, items.probe), other.energy(theta, items.probe))
+    assert not torch.equal(both.energy(theta, items.probe), plain.energy(theta, items.probe))
+    rest = both.relax(theta, items.probe).state
+    assert torch.equal(rest, other.relax(theta, items.probe).state)
+    assert not torch.equal(rest, plain.relax(theta, items.probe).state)
+    assert torch.equal(support(both, theta, items), support(other, theta, items))
+    assert torch.equal(both.gradient(theta, items), plain.gradient(theta, items))
+    for pull in PULLS:
+        assert torch.equal(both.per_item(theta, items, pull, 2), plain.per_item(theta, items, pull, 2))
 
 
 def test_relax_says_what_converged_and_when() -> None:

@@ -147,17 +147,14 @@ def test_pseudo_items(pairs: str, label: str, world) -> None:
         assert (state.items.target > 0).any()
 
 
-def test_probes_may_relax_without_the_leak(world) -> None:
-    """Then they come to rest where those of a network that has none do, and are labelled as it would."""
+def test_probes_relax_as_the_network_recalls(world) -> None:
     stream, network, theta = world
-    without = stream, replace(network, interaction=RectifiedPolynomial(3)), theta
-    found, _ = lived(Pseudorehearsal(0.5, leak=0.0), world, 1)
-    expected, _ = lived(Pseudorehearsal(0.5), without, 1)
+    rectified = RectifiedPolynomial(3)
+    found, _ = lived(Pseudorehearsal(0.5), (stream, replace(network, recall=rectified), theta), 1)
+    expected, _ = lived(Pseudorehearsal(0.5), (stream, replace(network, interaction=rectified), theta), 1)
     leaking, _ = lived(Pseudorehearsal(0.5), world, 1)
     assert all(torch.equal(a, b) for a, b in zip(found.items, expected.items, strict=True))
     assert not torch.equal(found.items.probe, leaking.items.probe)
-    with pytest.raises(ValueError, match="leak must be left out: the polynomial has none"):
-        lived(Pseudorehearsal(0.5, leak=0.0), (stream, replace(network, interaction=Polynomial(3)), theta), 1)
 
 
 def test_pseudo_items_of_an_auto_associative_memory() -> None:

@@ -78,6 +78,11 @@ def test_quantised_memories_are_near_the_kept_ones(records):
         assert np.abs(theta - kept).max() <= one["scale"] / 2 + 1e-6
 
 
+def test_the_page_recalls_as_the_network_does():
+    built = build([read({**SMALL, "items": 50, "recall_leak": 0.001})])
+    assert portraits._interaction(built.network) == {"kind": "leaky", "n": 2, "leak": 0.001}
+
+
 @pytest.mark.parametrize("kind", ["permuted", "split"])
 def test_items_are_undone_to_the_original_pictures(kind):
     built = build([read({**SMALL, "stream": kind, "items": 50, "seed": 4})])

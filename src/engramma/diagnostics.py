@@ -25,7 +25,7 @@ KINDS = ("true", "mixed", "spurious")
 
 def support(network: DenseMemory, theta: Tensor, items: Items) -> Tensor:
     """(R,B,M): what each memory alone adds to the margin of each item, padding as 0."""
-    items = items.expand(len(theta))
+    network, items = network.recalling, items.expand(len(theta))
     h = network.similarity(theta, items.probe)
     base = network.interaction.value(h)
     neurons = range(network.first_scored, network.neurons)

@@ -37,7 +37,8 @@ if TYPE_CHECKING:  # a description is read without PyTorch, which takes seconds 
     from engramma.streams import Stream
 
 VARYING = ("seed", "strength", "learning_rate", "initial_temperature", "final_temperature")
-LATER = {"normalise": "velocity"}  # settings younger than records: said where they differ, so names last
+# Settings younger than records: said where they differ, so that names last.
+LATER = {"normalise": "velocity", "recall_leak": None}
 STATES = {"data": "states", "tasks": 2, "items": 10}  # of a stream of states, where nothing is said
 
 # TOML has no null: "none" stands for it.
@@ -75,6 +76,9 @@ class Experiment(BaseModel):
         "leaky", "Network", "x^n where x > 0; elsewhere a leak, 0, or x^n"
     )
     leak: float = setting(0.01, "Network", "slope of the leaky interaction below 0")
+    recall_leak: Annotated[float | None, Optional] = setting(
+        None, "Network", "that slope when items are tested and probes relax; none: as when it learns"
+    )
     memories: int = setting(512, "Network", "how many", ge=1)
     spread: float = setting(0.1, "Network", "standard deviation of the initial memories", gt=0)
     exponent: int = setting(1, "Network", "m of the loss (t - tanh o)^(2m)", ge=1)
@@ -135,6 +139,8 @@ class Experiment(BaseModel):
             raise ValueError(
                 f"data must be mnist, digits, states or the path of an .npz file, not {self.data!r}"
             )
+        if self.recall_leak is not None and self.interaction != "leaky":
+            raise ValueError("recall_leak must be left out: only the leaky interaction has a leak")
         if states and self.flips > self.size:
             raise ValueError(f"flips must be at most size, {self.size} neurons, not {self.flips}")
         # The description holds every setting of the method: one that changes its defaults later is another.
@@ -242,6 +248,9 @@ def build(
         stream = ClassStream(dataset, replicas, first.stream, **chosen, kernel=arithmetic, **place)
     form = INTERACTIONS[first.interaction]
     leak = {"leak": first.leak} if form is LeakyRectifiedPolynomial else {}
+    recall = None
+    if first.recall_leak is not None:
+        recall = LeakyRectifiedPolynomial(first.vertex, first.recall_leak)
     network = DenseMemory(
         stream.neurons,
         stream.classes,
@@ -249,6 +258,7 @@ def build(
         first.exponent,
         first.autoassociative,
         kernel=arithmetic,
+        recall=recall,
     )
     cls = method_class(first.method)
     key = getattr(cls, "strength_name", None)

@@ -62,6 +62,7 @@ class DenseMemory:
     autoassociative: bool = False
     beta: float | Tensor = 1.0  # 1/T; a number, or one a replica
     kernel: ModuleType = reference
+    recall: Interaction | None = None  # by which it recalls, where that is not the one it learns by
 
     @property
     def visible(self) -> int:
@@ -74,6 +75,11 @@ class DenseMemory:
     def at(self, beta: float | Tensor) -> DenseMemory:
         """The same network at another temperature."""
         return replace(self, beta=beta)
+
+    @property
+    def recalling(self) -> DenseMemory:
+        """The network that recalls what this one has learned."""
+        return replace(self, interaction=self.recall, recall=None) if self.recall else self
 
     @property
     def scale(self) -> float | Tensor:
@@ -148,11 +154,11 @@ class DenseMemory:
 
     def predict(self, theta: Tensor, probe: Tensor) -> Tensor:
         """(R,B): the class whose neuron scores highest after one update."""
-        return self.scores(theta, probe, slice(self.visible, self.neurons)).argmax(-1)
+        return self.recalling.scores(theta, probe, slice(self.visible, self.neurons)).argmax(-1)
 
     def energy(self, theta: Tensor, state: Tensor) -> Tensor:
         """(R,B): -sum over memories of f(similarity)."""
-        return -self.interaction.value(self.similarity(theta, state)).sum(-1)
+        return -self.recalling.interaction.value(self.similarity(theta, state)).sum(-1)
 
     def relax(
         self,
@@ -181,7 +187,7 @@ class DenseMemory:
                 groups = [slice(i, i + 1) for i in range(*chosen.indices(self.neurons))]
             for group in groups:
                 probe = self.kernel.prepare(state, theta.dtype)
-                o = self.scores(theta, probe, group)
+                o = self.recalling.scores(theta, probe, group)
                 state[..., group] = torch.where(o == 0, state[..., group], o.sign())
             moving = (state[..., chosen] != before).any(-1)
             count += moving

@@ -159,7 +159,7 @@ def _rectangle(stream: Any) -> tuple[int, int]:
 
 
 def _interaction(network: DenseMemory) -> dict[str, Any]:
-    f = network.interaction
+    f = network.recalling.interaction  # the page recalls, it does not learn
     kind = {"LeakyRectifiedPolynomial": "leaky", "RectifiedPolynomial": "rectified"}.get(type(f).__name__)
     return {"kind": kind or "polynomial", "n": f.n, "leak": getattr(f, "leak", 0.0)}
 

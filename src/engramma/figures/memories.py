@@ -174,7 +174,7 @@ def _relaxed_rows(
         generator(run.seed, "probes", last).integers(0, 2, (probes, network.neurons), dtype=np.int8) * 2 - 1
     )
     rest = network.relax(run.theta, torch.as_tensor(drawn).to(run.theta)[None], steps).state
-    best = network.scores(run.theta, rest, slice(network.visible, network.neurons)).argmax(-1)[0].numpy()
+    best = network.predict(run.theta, rest)[0].numpy()
     states = rest[0].numpy()
     claims = np.full(probes, last)
     if stream.task_id:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from engramma.interactions import LeakyRectifiedPolynomial
 from engramma.methods.method import Method, Now
-from engramma.network import DenseMemory, Items
+from engramma.network import Items
 
 
 class Buffer(NamedTuple):
@@ -91,17 +90,12 @@ class Pseudorehearsal(Replay):
 
     `pairs` "homogeneous" learns the relaxed state, "heterogeneous" the random probe with the label of
     the state it relaxed to. `label` "strongest": the class neuron with the highest score is on;
-    "relaxed": the class neurons are learned as they came to rest. `leak`: that of the interaction
-    while probes relax and are labelled (None: as in training). At a large vertex the powers of most
-    similarities are tiny beside what leaks, so that 0 finds attractors which the leak covers.
+    "relaxed": the class neurons are learned as they came to rest.
     """
-
-    later: ClassVar[dict[str, Any]] = {"leak": None}
 
     pairs: str = "homogeneous"
     label: str = "strongest"
     steps: int = 10
-    leak: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -110,15 +104,8 @@ class Pseudorehearsal(Replay):
         if self.label not in ("strongest", "relaxed"):
             raise ValueError(f"label must be strongest or relaxed, not {self.label!r}")
 
-    def _dreaming(self, net: DenseMemory) -> DenseMemory:
-        if self.leak is None:
-            return net
-        if not isinstance(net.interaction, LeakyRectifiedPolynomial):
-            raise ValueError("leak must be left out: the polynomial has none")
-        return replace(net, interaction=LeakyRectifiedPolynomial(net.interaction.n, self.leak))
-
     def keep(self, now: Now, theta: Tensor, count: int) -> tuple[Items, Tensor]:
-        net, task = self._dreaming(now.network), now.task.index
+        net, task = now.network, now.task.index
         drawn = now.rng.draw(
             lambda g: g.integers(0, 2, (count, net.neurons), dtype=np.int8) * 2 - 1, "probes", task
         )
@@ -132,8 +119,7 @@ class Pseudorehearsal(Replay):
         elif self.label == "relaxed":
             target = rest.state[..., classes]
         else:
-            prepared = net.kernel.prepare(rest.state, theta.dtype)
-            best = net.scores(theta, prepared, classes).argmax(-1, keepdim=True)
+            best = net.predict(theta, net.kernel.prepare(rest.state, theta.dtype))[..., None]
             target = torch.full_like(rest.state[..., classes], -1.0).scatter_(-1, best, 1.0)
         if not net.autoassociative:
             state[..., classes] = -1.0

@@ -10,8 +10,8 @@ from types import ModuleType
 PAGE = Path(__file__).parents[1] / "docs" / "adding-a-method.md"
 
 
-def blocks() -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+def blocks(page: Path = PAGE) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
 
 
 def run(*sources: str) -> dict[str, object]:

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import ast
 import dataclasses
+import importlib.util
+import re
 
 import page
+import pytest
 import torch
 
 from engramma.methods import METHODS, Method
@@ -18,6 +22,30 @@ def test_the_page_on_adding_a_method_runs() -> None:
     assert accuracy.shape == (4, 2)
     none, half = accuracy[[0, 2], 0].mean(), accuracy[[1, 3], 0].mean()
     assert half > none + 0.05
+
+
+def test_the_code_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = page.blocks(page.PAGE.parents[1] / "README.md")
+    page.run(code)
+    accuracies = [float(x) for x in re.findall(r"0\.\d+", capsys.readouterr().out)]
+    assert len(accuracies) == 3  # one a seed
+    assert min(accuracies) > 0.4
+
+
+@pytest.mark.parametrize("name", ["index.md", "tuning.md"])
+def test_what_code_in_the_docs_imports_is_there(name: str) -> None:
+    found = [
+        (node.module, alias.name)
+        for code in page.blocks(page.PAGE.parent / name)
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("engramma")
+        for alias in node.names
+    ]
+    assert found
+    for module, thing in found:
+        assert hasattr(importlib.import_module(str(module)), thing) or importlib.util.find_spec(
+            f"{module}.{thing}"
+        ), f"{name} imports {thing} from {module}"
 
 
 def test_the_class_is_about_twenty_lines() -> None:

@@ -15,7 +15,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramma.experiment import VARYING, Experiment, build, read, read_toml
+from engramma.built import build
+from engramma.experiment import VARYING, Experiment, read, read_toml
 from engramma.methods import METHODS, Method
 
 positive = st.floats(1e-6, 1e6)

@@ -22,9 +22,10 @@ import numpy as np
 import pytest
 
 from engramma import checkpoints, chosen, files, packs, study, trials
+from engramma.built import build
 from engramma.checkpoints import known
 from engramma.estimate import estimate
-from engramma.experiment import build, read, read_toml
+from engramma.experiment import read, read_toml
 from engramma.files import Damaged
 from engramma.records import Record, Store
 

@@ -10,8 +10,9 @@ import pytest
 from reported import EVIL, SMALL
 
 from engramma import contents, portraits, streams, study
+from engramma.built import build
 from engramma.datasets import digits
-from engramma.experiment import build, read
+from engramma.experiment import read
 from engramma.records import Store
 from engramma.report import in_script, report
 

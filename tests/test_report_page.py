@@ -12,8 +12,9 @@ import torch
 from reported import EVIL, SMALL
 
 from engramma import portraits, study
+from engramma.built import build
 from engramma.datasets import digits
-from engramma.experiment import build, read
+from engramma.experiment import read
 from engramma.interactions import INTERACTIONS
 from engramma.network import DenseMemory
 from engramma.records import Store

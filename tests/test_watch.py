@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from engramma import study
-from engramma.experiment import build, read
+from engramma.built import build
+from engramma.experiment import read
 from engramma.records import Store
 from engramma.train import train
 from engramma.watch import Dashboard, Several, TensorBoard, duration, run_name, watching

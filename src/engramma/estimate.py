@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import torch
 
+from engramma.built import build
 from engramma.crew import suited
-from engramma.experiment import Experiment, build
+from engramma.experiment import Experiment
 from engramma.kernels import kernel_for
 from engramma.packs import seed_major, suited_threads
 from engramma.planning import free_memory, memory, plan, work

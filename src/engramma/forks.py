@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from engramma import checkpoints
+from engramma.built import Built
 from engramma.checkpoints import Checkpoint
-from engramma.experiment import VARYING, Built, Experiment
+from engramma.experiment import VARYING, Experiment
 from engramma.methods import Now
 from engramma.records import Store
 

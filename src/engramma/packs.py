@@ -18,8 +18,9 @@ from torch import Tensor
 
 import engramma
 from engramma import checkpoints
+from engramma.built import Built, build
 from engramma.checkpoints import Checkpoint
-from engramma.experiment import Built, Experiment, build
+from engramma.experiment import Experiment
 from engramma.forks import branch, lineage
 from engramma.records import Record, Store
 from engramma.replicas import Replicas

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import torch
 
-from engramma.experiment import Experiment, method_class
+from engramma.checks import method_class
+from engramma.experiment import Experiment
 from engramma.methods import Penalty, Projection, Replay
 from engramma.packs import seed_major
 

@@ -17,8 +17,9 @@ import numpy as np
 import torch
 
 from engramma import diagnostics
+from engramma.built import Built, build
 from engramma.datasets import DataError
-from engramma.experiment import Built, build, read
+from engramma.experiment import read
 from engramma.methods import Now, Projection, Replay
 from engramma.network import DenseMemory, Items
 from engramma.replicas import generator

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from engramma import checkpoints, study
+from engramma.built import Built, build
 from engramma.checkpoints import Checkpoint
 from engramma.checks import method_class
-from engramma.experiment import Built, Experiment, build
+from engramma.experiment import Experiment
 from engramma.methods import Penalty
 from engramma.packs import pack_name
 from engramma.planning import sizes

@@ -14,9 +14,10 @@ from typing import Any
 import torch
 
 from engramma import checkpoints
+from engramma.built import build
 from engramma.claims import Claims
 from engramma.crew import crew, suited
-from engramma.experiment import VARYING, Experiment, build
+from engramma.experiment import VARYING, Experiment
 from engramma.kernels import kernel_for
 from engramma.packs import run_pack, suited_threads
 from engramma.planning import free_memory, halves, memory, plan, work

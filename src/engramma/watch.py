@@ -23,7 +23,8 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from engramma.experiment import VARYING, Built, Experiment
+from engramma.built import Built
+from engramma.experiment import VARYING, Experiment
 from engramma.study import Work
 from engramma.train import Moment
 

@@ -35,7 +35,8 @@ class Trained(NamedTuple):
 
 def trained(record: Recorded, data_dir: Path | str | None = None) -> Trained:
     """The network, the stream and the memories of a record, as they were when it ended."""
-    from engramma.experiment import build, read
+    from engramma.built import build
+    from engramma.experiment import read
 
     experiment = read(dict(record.description))
     built = build([experiment], data_dir=data_dir)

@@ -4,7 +4,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
+from engramma.kernels import kernel_for
 from engramma.optimiser import Optimiser, per_replica
 
 
@@ -43,21 +45,33 @@ def test_step(visible: int, clamp: float | None, device, dtype, near) -> None:
         assert at[..., visible:].abs().max() > clamp  # class weights are free
 
 
-def test_gradients_can_be_scaled_before_they_enter_the_velocity(device, dtype, near) -> None:
+@pytest.mark.parametrize("kernel", ["reference", "auto"])
+@pytest.mark.parametrize("order", ["gradient", "both"])
+def test_gradients_can_be_scaled_before_they_enter_the_velocity(
+    order: str, kernel: str, device, dtype, near
+) -> None:
     theta, grads, visible = 0.3 * random(2, 3, 8), random(4, 2, 3, 8, seed=1), 5
-    optimiser = Optimiser(0.1, decay=0.9, momentum=0.6, clamp=0.4, normalise="gradient")
+    rule = {"decay": 0.9, "momentum": 0.6, "clamp": 0.4, "kernel": kernel_for(device, kernel)}
+    optimiser = Optimiser(0.1, **rule, normalise=order)
     at, velocity = theta.to(device, dtype), optimiser.start(theta.to(device, dtype))
     expected, v = theta.clone(), torch.zeros_like(theta)
     for epoch, grad in enumerate(grads, 1):
         at, velocity = optimiser.step(at, grad.to(device, dtype), velocity, epoch, visible)
         for r, m in [(r, m) for r in range(2) for m in range(3)]:
-            parts = [p / p.abs().max() for p in (grad[r, m, :visible], grad[r, m, visible:])]
-            v[r, m] = 0.6 * v[r, m] + torch.cat(parts)
-            expected[r, m] -= 0.1 * 0.9**epoch * v[r, m]
+            v[r, m] = 0.6 * v[r, m] + over_largest(grad[r, m], visible)
+            move = over_largest(v[r, m], visible) if order == "both" else v[r, m]
+            expected[r, m] -= 0.1 * 0.9**epoch * move
         expected[..., :visible].clamp_(-0.4, 0.4)
     torch.testing.assert_close(at, expected.to(device, dtype), **near)
-    with pytest.raises(ValueError, match="normalise must be velocity or gradient"):
-        Optimiser(normalise="both")
+
+
+def over_largest(row: Tensor, visible: int) -> Tensor:
+    return torch.cat([part / part.abs().max() for part in (row[:visible], row[visible:])])
+
+
+def test_an_unknown_order_is_refused() -> None:
+    with pytest.raises(ValueError, match="normalise must be velocity, gradient or both, not 'neither'"):
+        Optimiser(normalise="neither")
 
 
 @given(seed=st.integers(0, 999), scale=st.floats(1e-40, 1e40))

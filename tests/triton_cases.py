@@ -13,6 +13,7 @@ from torch import Tensor
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial, Polynomial, RectifiedPolynomial
 from engramma.kernels import reference, triton_gpu, triton_mixed
 from engramma.network import DenseMemory, Items
+from engramma.optimiser import ORDERS
 
 # Relative to the largest entry of each memory: what float64 rounds to; what 16 bits of similarity leave
 # of a gradient at n = 20, where the power multiplies a relative error by twenty.
@@ -54,11 +55,10 @@ def check(
             )
     grad, velocity = found[reference][0], torch.randn(theta.shape, dtype=torch.float64, generator=g)
     grad[0, 0] = velocity[0, 0] = 0  # a memory that nothing pulls at
-    expected = reference.step(theta, grad, velocity, 0.1, 0.6, neurons - classes, 0.5)
-    for got, want in zip(
-        triton_gpu.step(theta, grad, velocity, 0.1, 0.6, neurons - classes, 0.5), expected, strict=True
-    ):
-        torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
+    for order in ORDERS:
+        given = theta, grad, velocity, 0.1, 0.6, neurons - classes, 0.5, order
+        for got, want in zip(triton_gpu.step(*given), reference.step(*given), strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
 
 
 def untrained() -> None:

@@ -98,8 +98,10 @@ class Experiment(BaseModel):
         1.0, "Training", "largest weight but of class neurons; none: no limit", gt=0
     )
     restart: bool = setting(True, "Training", "the learning rate starts afresh with each task")
-    normalise: Literal["velocity", "gradient"] = setting(
-        "velocity", "Training", "scaled for each memory: the velocity, or every gradient before it enters it"
+    normalise: Literal["velocity", "gradient", "both"] = setting(
+        "velocity",
+        "Training",
+        "scaled for each memory: velocity, each gradient before it enters it, or both",
     )
     dtype: Literal["float64", "float32", "mixed"] = setting(
         "float64", "Training", "precision; mixed, on CUDA: memories float64, items in less"

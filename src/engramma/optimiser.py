@@ -10,6 +10,8 @@ from torch import Tensor
 
 from engramma.kernels import reference
 
+ORDERS = ("velocity", "gradient", "both")
+
 
 @dataclass(frozen=True)
 class Optimiser:
@@ -24,13 +26,13 @@ class Optimiser:
     clamp: float | None = 1.0
     restart: bool = True  # the learning rate starts afresh with each task; else it decays on
     # What is divided by its largest entry, for each memory: "velocity", as the authors' public package does,
-    # or "gradient", before it enters the velocity, which then adds up to 1 / (1 - momentum) of it.
+    # "gradient", before it enters the velocity, which then adds up to 1 / (1 - momentum) of it, or "both".
     normalise: str = "velocity"
     kernel: ModuleType = reference
 
     def __post_init__(self) -> None:
-        if self.normalise not in ("velocity", "gradient"):
-            raise ValueError(f"normalise must be velocity or gradient, not {self.normalise!r}")
+        if self.normalise not in ORDERS:
+            raise ValueError(f"normalise must be velocity, gradient or both, not {self.normalise!r}")
 
     def start(self, theta: Tensor) -> Tensor:
         return torch.zeros_like(theta)
@@ -59,11 +61,8 @@ class Optimiser:
     ) -> tuple[Tensor, Tensor]:
         """One step of every replica; those not `active` (R,) have no more items this epoch and rest."""
         rate = self.rate(epoch, theta, task)
-        if self.normalise == "gradient":
-            fresh = self.momentum * velocity + reference.scaled(grad, visible)
-            moved = reference.clamped(theta - rate * fresh, visible, self.clamp)
-        else:
-            moved, fresh = self.kernel.step(theta, grad, velocity, rate, self.momentum, visible, self.clamp)
+        rule = self.momentum, visible, self.clamp, self.normalise
+        moved, fresh = self.kernel.step(theta, grad, velocity, rate, *rule)
         if active is None:
             return moved, fresh
         keep = active[:, None, None]

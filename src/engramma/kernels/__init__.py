@@ -11,7 +11,7 @@ M memories, N neurons, K scored neurons.
     slopes(h, a, g, f, u)                          -> dh (R,B,M), da (R,M,K): g pulled back through scores
     pull(h, a, target (S,B,K), share (S,B), m, f, u) -> dh, da of sum share (target - tanh scores)^(2m)
     moments(h, a, g, f, u, x, power)               -> |dh|^power (R,B,M), sum_b |dh x + da_b|^power (R,M,K)
-    step(theta, grad, velocity, rate, momentum, visible, clamp) -> theta, velocity
+    step(theta, grad, velocity, rate, momentum, visible, clamp, normalise) -> theta, velocity
 
 and, where a kernel can do better than one after the other (it need not have this),
 

@@ -154,16 +154,19 @@ def step(
     momentum: float,
     visible: int,
     clamp: float | None,
+    normalise: str = "velocity",
 ) -> tuple[Tensor, Tensor]:
     z, g, v = _array(theta), _array(grad), _array(velocity)
     moved, fresh = np.empty_like(z), np.empty_like(z)
     kind = z.dtype.type
     rates = np.broadcast_to(np.asarray(rate, z.dtype).reshape(-1), len(z))
     limit = None if clamp is None else kind(clamp)
+    first, last = normalise != "velocity", normalise != "gradient"
 
     def work(r: int, block: slice) -> None:
         old = z[r, block], g[r, block], v[r, block]
-        loops.step(*old, rates[r], kind(momentum), visible, limit, moved[r, block], fresh[r, block])
+        new = moved[r, block], fresh[r, block]
+        loops.step(*old, rates[r], kind(momentum), visible, limit, first, last, *new)
 
     _each(work, len(z), _cut(z.shape[1]))
     return torch.from_numpy(moved), torch.from_numpy(fresh)

@@ -198,22 +198,32 @@ def _broken(v):
 
 
 @njit(**LOOP)
-def step(theta, grad, velocity, rate, momentum, visible, clamp, moved, fresh):
+def _divisor(v):
+    """The largest size in v; 1 where all are 0, so that nothing moves; nan where one is."""
+    zero, one, nan = v.dtype.type(0), v.dtype.type(1), v.dtype.type(np.nan)
+    largest = nan if _broken(v) else _largest(v, zero)
+    return one if largest == zero else largest
+
+
+@njit(**LOOP)
+def step(theta, grad, velocity, rate, momentum, visible, clamp, scale_grad, scale_velocity, moved, fresh):
     """A block of memories (M,N); clamp None or a number."""
-    zero, nan = theta.dtype.type(0), theta.dtype.type(np.nan)
+    one = theta.dtype.type(1)
     for m in range(theta.shape[0]):
-        for j in range(theta.shape[1]):
-            fresh[m, j] = momentum * velocity[m, j] + grad[m, j]
         for part in range(2):
             first, last = (0, visible) if part == 0 else (visible, theta.shape[1])
             v, before, after = fresh[m, first:last], theta[m, first:last], moved[m, first:last]
-            largest = nan if _broken(v) else _largest(v, zero)
-            if largest == zero:
+            g, old = grad[m, first:last], velocity[m, first:last]
+            if scale_grad:
+                largest = _divisor(g)
                 for j in range(v.size):
-                    after[j] = before[j]
+                    v[j] = momentum * old[j] + g[j] / largest
             else:
                 for j in range(v.size):
-                    after[j] = before[j] - rate * (v[j] / largest)
+                    v[j] = momentum * old[j] + g[j]
+            largest = _divisor(v) if scale_velocity else one
+            for j in range(v.size):
+                after[j] = before[j] - rate * (v[j] / largest)
         if clamp is not None:
             for j in range(visible):
                 low = -clamp if moved[m, j] < -clamp else moved[m, j]  # min and max would lose a nan

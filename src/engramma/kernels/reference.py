@@ -109,11 +109,19 @@ def step(
     momentum: float,
     visible: int,
     clamp: float | None,
+    normalise: str = "velocity",
 ) -> tuple[Tensor, Tensor]:
     """v = p v + grad; every memory moves by its own v over the largest entry of it, the part of the
-    visible neurons and that of the class neurons each by their own largest; visible weights are clamped."""
+    visible neurons and that of the class neurons each by their own largest; visible weights are clamped.
+
+    `normalise` says what is divided so: "velocity"; "gradient", before it enters v; or "both"."""
+    if normalise != "velocity":
+        grad = scaled(grad, visible)
     velocity = momentum * velocity + grad
-    return clamped(theta - rate * scaled(velocity, visible), visible, clamp), velocity
+    moved = theta - rate * (velocity if normalise == "gradient" else scaled(velocity, visible))
+    if clamp is not None:
+        moved[..., :visible].clamp_(-clamp, clamp)
+    return moved, velocity
 
 
 def scaled(v: Tensor, visible: int) -> Tensor:
@@ -125,9 +133,3 @@ def scaled(v: Tensor, visible: int) -> Tensor:
             # A memory that nothing pulls at stays where it is.
             out[..., part] = torch.where(largest == 0, 0.0, v[..., part] / largest)
     return out
-
-
-def clamped(theta: Tensor, visible: int, limit: float | None) -> Tensor:
-    if limit is not None:
-        theta[..., :visible].clamp_(-limit, limit)
-    return theta

@@ -113,6 +113,7 @@ def step(
     momentum: float,
     visible: int,
     clamp: float | None,
+    normalise: str = "velocity",
 ) -> tuple[Tensor, Tensor]:
     replicas, memories, neurons = theta.shape
     theta, grad, velocity = theta.contiguous(), grad.contiguous(), velocity.contiguous()
@@ -124,6 +125,7 @@ def step(
     _step[(replicas * memories,)](
         theta, grad, velocity, rates, moved, fresh, memories, neurons, visible,
         momentum=momentum, clamp=clamp or 0.0, clamped=clamp is not None,
+        scale_grad=normalise != "velocity", scale_velocity=normalise != "gradient",
         BN=triton.next_power_of_2(neurons), num_warps=4,
     )  # fmt: skip
     return moved, fresh

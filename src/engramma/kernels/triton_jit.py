@@ -145,26 +145,35 @@ def _split(theta_ptr, hi_ptr, lo_ptr, N, P, BN: tl.constexpr):
 
 
 @triton.jit
+def _scaled(v, seen):
+    """v over its largest entry, the part that is `seen` and the other each by their own."""
+    size = tl.abs(v)
+    largest = tl.where(seen, tl.max(tl.where(seen, size, 0.0)), tl.max(tl.where(seen, 0.0, size)))
+    # Where nothing pulls nothing moves. What is not a number must reach the memories; max may pass over it.
+    broken = tl.where(v == v, 0, 1)
+    broken = tl.where(seen, tl.max(tl.where(seen, broken, 0)), tl.max(tl.where(seen, 0, broken)))
+    largest = tl.where(broken > 0, float("nan"), largest)
+    return tl.where(largest == 0, 0.0, v / tl.where(largest == 0, 1.0, largest))
+
+
+@triton.jit
 def _step(
     theta_ptr, grad_ptr, v_ptr, rate_ptr, out_ptr, v_out_ptr, M, N, visible,
-    momentum: tl.constexpr, clamp: tl.constexpr, clamped: tl.constexpr, BN: tl.constexpr,
+    momentum: tl.constexpr, clamp: tl.constexpr, clamped: tl.constexpr,
+    scale_grad: tl.constexpr, scale_velocity: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     j = tl.arange(0, BN)
     there = j < N
     rate = tl.load(rate_ptr + row // M)
-    v = momentum * tl.load(v_ptr + row * N + j, there, 0.0) + tl.load(grad_ptr + row * N + j, there, 0.0)
-    theta = tl.load(theta_ptr + row * N + j, there, 0.0)
-    size = tl.abs(v)
+    grad = tl.load(grad_ptr + row * N + j, there, 0.0)
     seen = j < visible
-    largest = tl.where(seen, tl.max(tl.where(seen, size, 0.0)), tl.max(tl.where(seen, 0.0, size)))
-    # Where nothing pulls nothing moves; what is not a number must reach the memories, but max, minimum and
-    # maximum may pass over it.
-    broken = tl.where(v == v, 0, 1)
-    broken = tl.where(seen, tl.max(tl.where(seen, broken, 0)), tl.max(tl.where(seen, 0, broken)))
-    largest = tl.where(broken > 0, float("nan"), largest)
-    moved = theta - rate * tl.where(largest == 0, 0.0, v / tl.where(largest == 0, 1.0, largest))
-    if clamped:
+    if scale_grad:
+        grad = _scaled(grad, seen)
+    v = momentum * tl.load(v_ptr + row * N + j, there, 0.0) + grad
+    theta = tl.load(theta_ptr + row * N + j, there, 0.0)
+    moved = theta - rate * (_scaled(v, seen) if scale_velocity else v)
+    if clamped:  # by comparison: minimum and maximum may lose what is not a number
         low = tl.where(moved < -clamp, -clamp, moved)
         moved = tl.where(seen, tl.where(low > clamp, clamp, low), moved)
     tl.store(out_ptr + row * N + j, moved, there)

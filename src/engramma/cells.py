@@ -26,6 +26,7 @@ class Cell:
     printed: paper.Printed | None = None
     facts: dict[str, Any] = field(default_factory=dict)  # further columns of the CSV
     best: bool = False
+    alike: bool = True  # the runs had the paper's settings: else its number is shown, and nothing is judged
 
     @property
     def missing(self) -> bool:
@@ -55,7 +56,7 @@ class Cell:
     @property
     def agrees(self) -> bool | None:
         """None where there is nothing to compare."""
-        if self.printed is None or not len(self.values):
+        if self.printed is None or not len(self.values) or not self.alike:
             return None
         # Printed numbers have three decimals: do not let the last bit of a sum decide.
         return abs(self.difference) <= max(FLOOR, 2 * self.pooled_sd) + 1e-12

@@ -1,6 +1,7 @@
 """An experiment: the full description of one run, which is one replica. Validated, frozen, hashed.
 
 What is not in it (device, kernel, folders, how often to draw a curve) does not change what the numbers mean.
+A description is read without PyTorch, which takes seconds to import.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import json
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -22,9 +23,6 @@ from pydantic import (
 )
 
 from engramma.checks import complete, explain
-
-if TYPE_CHECKING:  # a description is read without PyTorch, which takes seconds to import
-    pass
 
 VARYING = ("seed", "strength", "learning_rate", "initial_temperature", "final_temperature")
 # Settings younger than records: said where they differ, so that names last.

@@ -26,7 +26,7 @@ def table2(records: Sequence[Recorded], score: str | None = None) -> Table:
     for record in records:
         place = (*trials.table_key(record), float(trials.setting(record, "vertex")))
         places.setdefault(place, []).append(record)
-    lines = []
+    lines, alike = [], not _differing(records)
     tried = {row.category for row in paper.rows() for v in paper.vertices() if (*row.key, float(v)) in places}
     for row in paper.rows():
         if tried and row.category not in tried:
@@ -37,19 +37,22 @@ def table2(records: Sequence[Recorded], score: str | None = None) -> Table:
             trials.check_alike(found, f"{row.full_label}, n={vertex}")
             facts = {"method": row.method, "vertex": vertex}
             facts["strength"] = trials.strength(found[0]) if found else None
-            cells.append(_cell(found, "average", score, paper.printed(row, vertex), facts))
+            cell = _cell(found, "average", score, paper.printed(row, vertex), facts)
+            cells.append(replace(cell, alike=alike))
         lines.append(Line(row.label, tuple(cells), row.category))
     lines = _mark_best(lines)
     made = Table("table2", "", tuple(f"n={v}" for v in paper.vertices()), lines, paper.categories())
     agree, judged = made.agreeing
     caption = (
         f"Average accuracy after the last task, {_scale(records)}: mean ± sample standard deviation over "
-        f"{_count(lines)} a cell; the best of each category in bold. Below it the paper's mean, our "
-        f"difference from it, and ✓ where the two agree: |difference| ≤ max({FLOOR:g}, 2 · pooled sd), "
-        f"with pooled sd = √((s₁² + s₂²)/2). "
-        f"{agree} of {judged} cells agree{_absent(lines)}.{_other_setting(records)}"
+        f"{_count(lines)} a cell; the best of each category in bold. Below it the paper's mean"
     )
-    return replace(made, caption=caption)
+    if alike:
+        caption += (
+            f", our difference from it, and ✓ where the two agree: |difference| ≤ max({FLOOR:g}, "
+            f"2 · pooled sd), with pooled sd = √((s₁² + s₂²)/2). {agree} of {judged} cells agree"
+        )
+    return replace(made, caption=f"{caption}{_absent(lines)}.{_other_setting(records)}")
 
 
 def table1(records: Sequence[Recorded], window: int = 20) -> Table:
@@ -243,12 +246,16 @@ def _absent(lines: Sequence[Line]) -> str:
     return words
 
 
-def _other_setting(records: Sequence[Recorded], names: Sequence[str] | None = None) -> str:
-    """A warning where the runs are not the paper's: then the comparison is of shape, not of numbers."""
+def _differing(records: Sequence[Recorded], names: Sequence[str] | None = None) -> list[str]:
+    """Settings in which runs are not the paper's: then the comparison is of shape, not of numbers."""
     theirs = paper.setting()
-    differ = [
+    return [
         f"{name} {theirs[name]}"
         for name in names or theirs
         if {trials.setting(record, name) for record in records} - {theirs[name]}
     ]
-    return f" The paper's runs had other settings: {', '.join(differ)}." if records and differ else ""
+
+
+def _other_setting(records: Sequence[Recorded], names: Sequence[str] | None = None) -> str:
+    differ = _differing(records, names)
+    return f" The paper's runs had other settings: {', '.join(differ)}." if differ else ""

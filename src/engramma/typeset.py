@@ -32,7 +32,9 @@ def faces(cell: Cell | LambdaCell, wide: bool = False) -> tuple[str, str]:
     if cell.printed is None:
         return own, ""
     beside = f"{cell.printed.mean:.3f}" + (f"±{cell.printed.sd:.3f}" if wide else "")
-    if cell.agrees is not None:
+    if not cell.alike:
+        beside = f"paper {beside}"
+    elif cell.agrees is not None:
         beside += f" {signed(cell.difference)} {'✓' if cell.agrees else '✗'}"
     return own, beside
 

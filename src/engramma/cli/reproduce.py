@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from engramma.cli import report, show, tables
-from engramma.cli.settings import counted, numbers
-from engramma.cli.tables import StrengthsOption
+from engramma.cli.settings import counted, numbers, pairs
+from engramma.cli.tables import ChangesOption, StrengthsOption
 from engramma.cli.train import (
     WHERE,
     ClusterOption,
@@ -54,6 +54,7 @@ def reproduce(
         typer.Option(help="Only these: vanilla,ewc", metavar="NAME,...", show_default="all"),
     ] = None,
     strengths: StrengthsOption = None,
+    changes: ChangesOption = None,
     dtype: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(help="float64 | float32 | mixed", metavar="NAME", show_default="the study's"),
@@ -85,11 +86,13 @@ def reproduce(
     some_vertices = numbers(vertices, "vertices") if vertices else None
     some_rows = [row.strip() for row in rows.split(",")] if rows else None
     found = tables.choices(strengths)
-    runs = [(study, study.runs(scale, some_seeds, some_vertices, some_rows, found)) for study in chosen]
+    other = {**pairs(changes, "--with"), **({"dtype": dtype} if dtype else {})}
+    runs = [
+        (study, studies.changed(study.runs(scale, some_seeds, some_vertices, some_rows, found), other))
+        for study in chosen
+    ]
     if strengths:
         tables.say_used(found, [run.experiment for _, part in runs for run in part], strengths)
-    if dtype:
-        runs = [(s, [r._replace(experiment=r.experiment.but(dtype=dtype)) for r in part]) for s, part in runs]
     if dry_run:
         _dry(runs, scale, store, device, kernel, data_dir, processes)
         return

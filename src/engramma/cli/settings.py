@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import tomllib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, Optional, get_args, get_origin, get_type_hints
 
@@ -71,12 +71,13 @@ def literal(text: Any) -> Any:
         return text
 
 
-def pairs(texts: list[str]) -> dict[str, Any]:
+def pairs(texts: Sequence[str] | None, option: str = "--set") -> dict[str, Any]:
     """name=value, several times."""
-    for text in texts:
+    for text in texts or ():
         if "=" not in text:
-            raise ValueError(f"--set must be name=value, not {text!r}")
-    return {name.strip(): literal(value.strip()) for name, _, value in (t.partition("=") for t in texts)}
+            raise ValueError(f"{option} must be name=value, not {text!r}")
+    parts = (text.partition("=") for text in texts or ())
+    return {name.strip(): literal(value.strip()) for name, _, value in parts}
 
 
 def counted(text: Any, name: str = "seeds") -> list[int]:

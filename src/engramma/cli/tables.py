@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from engramma.cli import show
+from engramma.cli.settings import pairs
 from engramma.cli.train import DataOption
 
 if TYPE_CHECKING:
@@ -31,6 +32,16 @@ RowsOption = Annotated[
     typer.Option(help="Only these rows of the study: vanilla,ewc", metavar="NAME,...", show_default="all"),
 ]
 
+ChangesOption = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(
+        "--with",
+        help="Another value of a setting in all runs (normalise=both), or of one of a method's own "
+        "(si.damping=1). Repeat for more.",
+        metavar="NAME=VALUE",
+        show_default=False,
+    ),
+]
 StrengthsOption = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(
@@ -59,6 +70,7 @@ def table(
     scale: ScaleOption = None,
     rows: RowsOption = None,
     strengths: StrengthsOption = None,
+    changes: ChangesOption = None,
     form: Annotated[
         str, typer.Option("--format", help=" | ".join(FORMATS), metavar="NAME", show_default="rich")
     ] = "",
@@ -79,7 +91,7 @@ def table(
     if name == "table1" and strengths is not None:
         made = [tables.table1_chosen(found)]
     else:
-        records = _records(name, store, scale, rows, found)
+        records = _records(name, store, scale, rows, found, changes)
         made = [make(records) for make in _tables(name, tables.TABLES)]
     for each in made:
         if form == "rich":
@@ -99,6 +111,7 @@ def figure(
     scale: ScaleOption = None,
     rows: RowsOption = None,
     strengths: StrengthsOption = None,
+    changes: ChangesOption = None,
     kind: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
@@ -122,7 +135,7 @@ def figure(
             raise ValueError(
                 f"study {name} has no figure of its own; --kind must be given, or engramma table used"
             )
-        records = _records(name, store, scale, rows, choices(strengths))
+        records = _records(name, store, scale, rows, choices(strengths), changes)
     elif name in figures.KINDS:
         kinds, records = [name], list(_open(store))
     else:
@@ -185,7 +198,12 @@ def _open(store: Path):
 
 
 def _records(
-    name: str, store: Path, scale: str | None, rows: str | None, found: Sequence[Choice] = ()
+    name: str,
+    store: Path,
+    scale: str | None,
+    rows: str | None,
+    found: Sequence[Choice] = (),
+    changes: Sequence[str] | None = None,
 ) -> list[Record]:
     """Those of a study's runs that the store has, in the study's order; or all of the store."""
     from engramma import studies
@@ -198,7 +216,9 @@ def _records(
         return everything
     only = [row.strip() for row in rows.split(",")] if rows else None
     for size in [scale] if scale else reversed(studies.SCALES):
-        runs = studies.load(name).runs(size, rows=only, chosen=found)
+        runs = studies.changed(
+            studies.load(name).runs(size, rows=only, chosen=found), pairs(changes, "--with")
+        )
         if kept := [record for run in runs if (record := there.find(run.experiment)) is not None]:
             return kept
     at = f" at scale {scale}" if scale else ""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import itertools
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from engramma.chosen import Choice
 
 SCALES = ("demo", "small", "paper")
+DECIDED = ("method", "settings", "strength", "vertex", "seed", "fork")  # by a study's rows, never by a change
 
 
 class Spread(BaseModel):
@@ -98,8 +99,9 @@ class Study(BaseModel):
         rows: list[str] | None = None,
         chosen: Sequence[Choice] = (),
     ) -> list[Run]:
-        """Its experiments; only those of some seeds, vertices and rows, where these are given. `chosen`:
-        what a search found, in place of a row's own lambda, learning rate and temperature."""
+        """Its experiments; only those of some seeds, vertices and rows, where these are given: gem is
+        gem@0.05 and gem@0.5. `chosen`: what a search found, in place of a row's own lambda, learning rate
+        and temperature."""
         if scale not in SCALES:
             raise ValueError(f"scale must be one of {', '.join(SCALES)}, not {scale!r}")
         if self.runs_of:
@@ -108,9 +110,13 @@ class Study(BaseModel):
         else:
             found = self._expand(self.scales[scale], seeds, vertices, chosen)
         known = list(dict.fromkeys(run.row for run in found))
-        if unknown := set(rows or ()) - set(known):
-            raise ValueError(f"rows must be some of {', '.join(known)}, not {', '.join(sorted(unknown))}")
-        return [run for run in found if not rows or run.row in rows]
+        named = {
+            name: {row for row in known if name in (row, row.partition("@")[0])} for name in rows or known
+        }
+        if unknown := [name for name, fitting in named.items() if not fitting]:
+            raise ValueError(f"rows must be some of {', '.join(known)}, not {', '.join(unknown)}")
+        wanted = set().union(*named.values())
+        return [run for run in found if run.row in wanted]
 
     def _expand(
         self,
@@ -145,6 +151,30 @@ class Study(BaseModel):
                     made = read(self.settings, scale.settings, method, general, cell, chance)
                     runs.append(Run(row.name, made))
         return runs
+
+
+def changed(runs: list[Run], changes: Mapping[str, Any]) -> list[Run]:
+    """The same runs with another value of any setting, or, as si.damping, of a setting of one method."""
+    general = {name: value for name, value in changes.items() if "." not in name}
+    for name in general:
+        if name in DECIDED or len({getattr(run.experiment, name, None) for run in runs}) > 1:
+            raise ValueError(f"with must leave {name} to the study, which decides or varies it")
+    own: dict[str, dict[str, Any]] = {}
+    for name, value in changes.items():
+        if "." in name:
+            method, _, setting = name.rpartition(".")
+            own.setdefault(method, {})[setting] = value
+    if unknown := own.keys() - {run.experiment.method for run in runs}:
+        raise ValueError(
+            f"with must name settings of methods that are run, not of {', '.join(sorted(unknown))}"
+        )
+    if not changes:
+        return runs
+    made = []
+    for run in runs:
+        settings = {**run.experiment.settings, **own.get(run.experiment.method, {})}
+        made.append(run._replace(experiment=run.experiment.but(**general, settings=settings)))
+    return made
 
 
 def _strengths(given: Strengths | None, vertex: float) -> list[float] | list[None]:

@@ -1,0 +1,82 @@
+"""Studies: which runs they have, some of them, and the same with other settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from engramma import studies
+from engramma.cli import app
+from engramma.records import Store
+
+
+def table2() -> list[studies.Run]:
+    return studies.load("table2").runs("demo")
+
+
+def test_a_rows_name_without_its_proportion_means_all_of_them() -> None:
+    found = studies.load("table2").runs("demo", rows=["gem", "l2"])
+    assert {run.row for run in found} == {"gem@0.05", "gem@0.5", "l2"}
+    one = studies.load("table2").runs("demo", rows=["gem@0.5"])
+    assert {run.row for run in one} == {"gem@0.5"}
+    with pytest.raises(ValueError, match=r"rows must be some of vanilla, .* not ge$"):
+        studies.load("table2").runs("demo", rows=["gem", "ge"])
+
+
+def test_a_change_reaches_every_run_and_nothing_else() -> None:
+    plain, other = table2(), studies.changed(table2(), {"normalise": "both", "batch_size": 100})
+    for before, after in zip(plain, other, strict=True):
+        assert (after.row, after.experiment.normalise, after.experiment.batch_size) == (
+            before.row,
+            "both",
+            100,
+        )
+        assert after.experiment.but(normalise="velocity", batch_size=None) == before.experiment
+    assert not {run.experiment.name for run in plain} & {run.experiment.name for run in other}
+    assert studies.changed(plain, {}) == plain
+
+
+def test_a_setting_of_one_method_changes_its_rows_alone() -> None:
+    for before, after in zip(table2(), studies.changed(table2(), {"si.damping": 1.0}), strict=True):
+        if before.row == "si":
+            assert after.experiment.settings == {**before.experiment.settings, "damping": 1.0}
+        else:
+            assert after == before
+
+
+@pytest.mark.parametrize(
+    ("study", "changes", "says"),
+    [
+        ("table2", {"vertex": 3}, "with must leave vertex to the study"),
+        ("table2", {"seed": 3}, "with must leave seed to the study"),
+        ("general-average", {"learning_rate": 0.1}, "with must leave learning_rate to the study"),
+        ("table2", {"normalize": "both"}, "normalise"),
+        ("table2", {"epochs": -1}, "epochs must be"),
+        ("table2", {"si.dampening": 1}, "damping"),
+        ("l2", {"si.damping": 1.0}, "with must name settings of methods that are run, not of si"),
+    ],
+)
+def test_bad_changes_are_refused(study: str, changes: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        studies.changed(studies.load(study).runs("demo"), changes)
+
+
+def test_reproduced_and_shown_with_other_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command that made the runs and the one that shows them name them alike."""
+    monkeypatch.chdir(tmp_path)
+    ask = CliRunner().invoke
+    some = ["lost-attractors", "--rows", "vanilla", "--with", "memories=6", "--with", "epochs=10"]
+    made = ask(app, ["reproduce", *some, "--vertices", "2", "--seeds", "1", "--device", "cpu"])
+    assert made.exit_code == 0, made.output
+    (record,) = Store(tmp_path / "runs")
+    assert (record.experiment.memories, record.experiment.epochs) == (6, 10)
+    shown = ask(app, ["table", *some, "--format", "csv"])
+    assert shown.exit_code == 0, shown.output
+    assert "Vanilla" in shown.stdout
+    without = ask(app, ["table", "lost-attractors", "--rows", "vanilla"])
+    assert without.exit_code != 0
+    assert "no records of lost-attractors" in without.stderr
+    wrong = ask(app, ["table", "lost-attractors", "--with", "memories"])
+    assert "--with must be name=value" in wrong.stderr

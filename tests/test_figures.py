@@ -282,6 +282,15 @@ def test_bars_stand_beside_the_papers():
     assert figure.axes[1].patches[0].get_width() == pytest.approx(np.mean(vanilla))
 
 
+def test_bars_of_other_data_say_what_the_papers_were_of():
+    def legend(**settings: object) -> list[str]:
+        figure = figures.table2_bars([record(0.5, **settings)])
+        return [text.get_text() for text in figure.legends[0].get_texts()]
+
+    assert legend() == ["ours", "the paper's"]
+    assert legend(data="digits") == ["ours", "the paper's (MNIST, 10,000 items)"]
+
+
 def test_bars_leave_out_vertices_without_runs_and_name_missing_rows():
     runs = [record(0.4, vertex=10), record(diverged=True, vertex=10, seed=1)]
     figure = figures.table2_bars([*runs, record(0.5, vertex=10, method="l2", strength=1e-6)])

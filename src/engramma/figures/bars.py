@@ -45,9 +45,11 @@ def _panel(axes: Axes, table: tables.Table, column: int) -> None:
         color=style.COLOURS[0], error_kw=whisker, capsize=1.2, label="ours",
     )  # fmt: skip
     theirs = [c.printed for c in cells if c.printed is not None]
+    known = paper.setting()
+    elsewhere = "" if all(c.alike for c in cells) else f" ({known['data'].upper()}, {known['items']:,} items)"
     axes.barh(
         y - 0.2, [p.mean for p in theirs], 0.38, xerr=[p.sd for p in theirs],
-        color="#bdbdbd", error_kw=whisker, capsize=1.2, label="the paper's",
+        color="#bdbdbd", error_kw=whisker, capsize=1.2, label=f"the paper's{elsewhere}",
     )  # fmt: skip
     for height, cell in zip(y, cells, strict=True):
         note = "missing" if cell.missing else f"{cell.diverged} diverged" if cell.diverged else ""

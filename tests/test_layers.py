@@ -25,7 +25,7 @@ LIBRARY = {
 }
 BASE = {"torch", "numpy"}  # what the library half may import at once; anything else inside a function
 # A kernel is imported only where it runs, and is free to need its compiler.
-COMPILERS = {"numba", "triton"}
+COMPILERS = {"numba", "triton", "llvmlite"}
 
 
 def library_files() -> list[Path]:

@@ -1,22 +1,17 @@
 """numba and BLAS on the CPU: a few threads of our own, each with a block of items to itself.
 
-A block's product, elementwise pass or partial gradient runs on one thread from start to end, and the
-BLAS is held to that thread: no second pool of threads competes with the first. (On the shapes of this
-network NumPy's BLAS, so divided, beats both NumPy's and PyTorch's own division.) How the work is cut
-depends on its shape alone, never on the number of threads or replicas, so neither changes a bit.
+A block's product, elementwise pass or partial gradient runs on one thread from start to end. Items of -1 and
++1 are not multiplied but looked up (`numba_signs`). For others there is NumPy's BLAS, held to that thread, so
+that no second pool of threads competes with the first. How the work is cut depends on its shape alone, never
+on the number of threads or replicas, so neither changes a bit.
 The threads flush denormal numbers to zero: at n = 20 untrained memories make little else in float32.
 
-Signatures and axes are in `engramma.kernels`; the loops in `numba_loops`.
+Signatures and axes are in `engramma.kernels`; the loops in `numba_loops` and `numba_signs`.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
-from itertools import pairwise
-from itertools import product as pairs
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,11 +20,15 @@ from torch import Tensor
 
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial
 from engramma.kernels import numba_loops as loops
+from engramma.kernels import numba_signs as bits
+from engramma.kernels.numba_threads import cut, each
 from engramma.kernels.reference import prepare
 
 __all__ = ["gradient", "moments", "prepare", "product", "product_back", "pull", "scores", "slopes", "step"]
 
 name = "numba"
+
+FEW = 1_000_000  # multiplications: a product smaller than this is not worth looking up
 
 # The C library gives a large block back to the system when it is freed, and the next one is made anew page
 # by page, which can cost more than the arithmetic on it. glibc keeps blocks of a size (up to 32 MiB) that it
@@ -60,16 +59,20 @@ def gradient(
     z = np.multiply(theta.numpy(), scales[:, None, None])
     a = np.ascontiguousarray(z[..., scored].swapaxes(1, 2))
     turn = _turn(len(z), target, share, m, f, u, theta.dtype)
-    blocks, times = _cut(x.shape[1]), len(z) // len(x)
+    blocks, times = cut(x.shape[1]), len(z) // len(x)
     largest = max(block.stop - block.start for block in blocks)
     spare = [np.empty((largest, z.shape[1]), x.dtype) for _ in range(torch.get_num_threads())]
+    words = _words(x, blocks, z.shape[1])
 
     def work(r: int, block: slice, da: Any, out: Any) -> None:
-        whole, items = spare.pop(), x[r // times, block]
-        h = whole[: len(items)]
-        np.dot(items, z[r].T, out=h)
+        whole, row = spare.pop(), r // times
+        h = whole[: block.stop - block.start]
+        _forward(x, words, row, block, z[r], h)
         turn(r, block, h, a[r], h, da)
-        np.dot(h.T, items, out=out)
+        if words is None:
+            np.dot(h.T, x[row, block], out=out)
+        else:
+            bits.product_back(bits.turned(words[row, block], x.shape[2]), h, out)
         spare.append(whole)
 
     return _sum_parts(work, z.shape, blocks, scales, scored.start, a.shape[1])
@@ -78,12 +81,35 @@ def gradient(
 def product(probe: Tensor, theta: Tensor) -> Tensor:
     x, z, times = _array(probe, theta.dtype), _array(theta), len(theta) // len(probe)
     h = np.empty((len(z), x.shape[1], z.shape[1]), z.dtype)
+    blocks = cut(x.shape[1])
+    words = _words(x, blocks, z.shape[1])
 
     def work(r: int, block: slice) -> None:
-        np.dot(x[r // times, block], z[r].T, out=h[r, block])
+        _forward(x, words, r // times, block, z[r], h[r, block])
 
-    _each(work, len(h), _cut(x.shape[1]))
+    each(work, len(h), blocks)
     return torch.from_numpy(h)
+
+
+def _words(x: Any, blocks: list[slice], memories: int) -> Any:
+    """The signs of items x (S,B,N) as bits; None where they are not signs, or too few to be worth it."""
+    if x[0].size * memories < FEW:
+        return None
+    words = np.empty((*x.shape[:2], -(-x.shape[2] // bits.WORD)), np.uint32)
+    bipolar = []
+
+    def work(row: int, block: slice) -> None:
+        bipolar.append(bits.pack(x[row, block], words[row, block]))
+
+    each(work, len(x), blocks)
+    return words if all(bipolar) else None
+
+
+def _forward(x: Any, words: Any, row: int, block: slice, z: Any, h: Any) -> None:
+    if words is None:
+        np.dot(x[row, block], z.T, out=h)
+    else:
+        bits.product(words[row, block], z, h)
 
 
 def product_back(dh: Tensor, probe: Tensor, neurons: int) -> Tensor:
@@ -93,7 +119,7 @@ def product_back(dh: Tensor, probe: Tensor, neurons: int) -> Tensor:
         del da
         np.dot(d[r, block].T, x[r // times, block], out=out)
 
-    return _sum_parts(work, (len(d), d.shape[2], neurons), _cut(x.shape[1]), np.ones(len(d), d.dtype))
+    return _sum_parts(work, (len(d), d.shape[2], neurons), cut(x.shape[1]), np.ones(len(d), d.dtype))
 
 
 def scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None = None) -> Tensor:
@@ -104,7 +130,7 @@ def scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None = None) -> Ten
     def work(r: int, block: slice) -> None:
         loops.scores(s[r, block], z[r], signs[r // times, block], n, leak, out[r, block])
 
-    _each(work, len(s), _cut(s.shape[1]))
+    each(work, len(s), cut(s.shape[1]))
     return torch.from_numpy(out)
 
 
@@ -137,10 +163,10 @@ def moments(
 ) -> tuple[Tensor, Tensor]:
     z, signs, pulls, own = _array(a.mT), _signs(h, a, u), _array(g), _array(x, h.dtype)
     n, _, less, low, factor = _rule(f, h.dtype)
-    times, each = len(h) // len(own), len(h) // len(signs)
+    times, fold = len(h) // len(own), len(h) // len(signs)
 
     def work(r: int, block: slice, h_r: Any, dh: Any, out: Any) -> None:
-        s, x_r = signs[r // each, block], own[r // times, block]
+        s, x_r = signs[r // fold, block], own[r // times, block]
         loops.moments(h_r, z[r], s, pulls[r, block], x_r, power == 2, n, less, low, factor, dh, out)
 
     return _sum_blocks(work, h, z)
@@ -168,7 +194,7 @@ def step(
         new = moved[r, block], fresh[r, block]
         loops.step(*old, rates[r], kind(momentum), visible, limit, first, last, *new)
 
-    _each(work, len(z), _cut(z.shape[1]))
+    each(work, len(z), cut(z.shape[1]))
     return torch.from_numpy(moved), torch.from_numpy(fresh)
 
 
@@ -179,10 +205,10 @@ def _turn(
     goal, weight = _array(target, dtype), _array(share, dtype)
     signs = np.ones((1, *goal.shape[1:]), goal.dtype) if u is None else _array(u)
     n, leak, less, low, factor = _rule(f, dtype)
-    times, each = replicas // len(goal), replicas // len(signs)
+    times, fold = replicas // len(goal), replicas // len(signs)
 
     def turn(r: int, block: slice, h: Any, a: Any, dh: Any, da: Any) -> None:
-        t, w, s = goal[r // times, block], weight[r // times, block], signs[r // each, block]
+        t, w, s = goal[r // times, block], weight[r // times, block], signs[r // fold, block]
         loops.pull(h, a, t, w, m, s, n, leak, less, low, factor, dh, da)
 
     return turn
@@ -215,20 +241,20 @@ def _sum_parts(
             own = 2 * da[i, :, :, some].sum(0)
             loops.gather(parts[i], some.start, own, first, scales[ours[i]], total[ours[i], some])
 
-        _each(make, len(ours), range(len(blocks)))
-        _each(add, len(ours), _cut(shape[1]))
+        each(make, len(ours), range(len(blocks)))
+        each(add, len(ours), cut(shape[1]))
     return torch.from_numpy(total)
 
 
 def _sum_blocks(work: Callable[..., None], h: Tensor, z: Any) -> tuple[Tensor, Tensor]:
     """`work` on every block of items: dh (R,B,M) as it writes it, and the sum (R,M,K) of what it adds up."""
-    s, blocks = _array(h), _cut(h.shape[1])
+    s, blocks = _array(h), cut(h.shape[1])
     dh, sums = np.empty_like(s), np.zeros((len(s), len(blocks), *z.shape[1:]), s.dtype)
 
-    def each(r: int, p: int) -> None:
+    def one(r: int, p: int) -> None:
         work(r, blocks[p], s[r, blocks[p]], dh[r, blocks[p]], sums[r, p])
 
-    _each(each, len(s), range(len(blocks)))
+    each(one, len(s), range(len(blocks)))
     return torch.from_numpy(dh), torch.from_numpy(sums.sum(1)).mT
 
 
@@ -252,44 +278,3 @@ def _rule(f: Interaction, dtype: torch.dtype) -> tuple[Any, ...]:
     if f.n == int(f.n):
         return loops.binary(int(f.n)), leak, loops.binary(int(f.n) - 1), low, kind(f.n)
     return kind(f.n), leak, kind(f.n - 1), low, kind(f.n)
-
-
-def _cut(count: int) -> list[slice]:
-    """Up to 8 equal blocks: several where several threads have enough to do, yet large for the BLAS."""
-    parts = 1 if count < 256 else min(8, max(2, round(count / 1000)))
-    return [slice(a, b) for a, b in pairwise(p * count // parts for p in range(parts + 1))]
-
-
-def _each(work: Callable[[int, Any], Any], replicas: int, blocks: Sequence[Any]) -> None:
-    """`work` for every replica and block, on as many threads as PyTorch may use."""
-    jobs, threads = iter(list(pairs(range(replicas), blocks))), torch.get_num_threads()
-
-    def labour() -> None:
-        for job in jobs:  # the threads share one iterator: each takes the next
-            work(*job)
-
-    with _blas().limit(limits=1, user_api="blas"):
-        if threads == 1:  # here: handing small problems over takes as long as solving them
-            before = bool(np.float32(1e-40) * np.float32(1) == 0)
-            torch.set_flush_denormal(True)
-            try:
-                labour()
-            finally:
-                torch.set_flush_denormal(before)
-            return
-        pool, busy = _pool(threads, os.getpid()), min(threads, replicas * len(blocks))
-        for one in [pool.submit(labour) for _ in range(busy)]:
-            one.result()
-
-
-@lru_cache(1)
-def _pool(threads: int, process: int) -> ThreadPoolExecutor:
-    del process  # threads do not survive a fork: a child has its own
-    return ThreadPoolExecutor(threads, "engramma", lambda: torch.set_flush_denormal(True))
-
-
-@lru_cache(1)
-def _blas() -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()

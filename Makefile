@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow lint format bench docs clean
+.PHONY: help install demo test test-slow lint format bench docs audit clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +49,12 @@ bench: $(STAMP) ## Run the benchmarks
 
 docs: $(STAMP) ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# An environment of its own: the auditor's packages are not ours. Strict: what could not be looked up fails.
+audit: $(STAMP) ## Look every pinned package up in the database of known vulnerabilities
+	@test -x $(VENV)/audit/bin/pip-audit || { $(BIN)/python -m venv $(VENV)/audit && \
+	  $(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit; }
+	$(VENV)/audit/bin/pip-audit --strict --no-deps --disable-pip -r constraints.txt
 
 clean: ## Remove .venv, caches and build outputs
 	rm -rf $(VENV) site dist .pytest_cache .ruff_cache .hypothesis

@@ -69,10 +69,7 @@ def gradient(
         h = whole[: block.stop - block.start]
         _forward(x, words, row, block, z[r], h)
         turn(r, block, h, a[r], h, da)
-        if words is None:
-            np.dot(h.T, x[row, block], out=out)
-        else:
-            bits.product_back(bits.turned(words[row, block], x.shape[2]), h, out)
+        _back(x, words, row, block, h, out)
         spare.append(whole)
 
     return _sum_parts(work, z.shape, blocks, scales, scored.start, a.shape[1])
@@ -91,35 +88,16 @@ def product(probe: Tensor, theta: Tensor) -> Tensor:
     return torch.from_numpy(h)
 
 
-def _words(x: Any, blocks: list[slice], memories: int) -> Any:
-    """The signs of items x (S,B,N) as bits; None where they are not signs, or too few to be worth it."""
-    if x[0].size * memories < FEW:
-        return None
-    words = np.empty((*x.shape[:2], -(-x.shape[2] // bits.WORD)), np.uint32)
-    bipolar = []
-
-    def work(row: int, block: slice) -> None:
-        bipolar.append(bits.pack(x[row, block], words[row, block]))
-
-    each(work, len(x), blocks)
-    return words if all(bipolar) else None
-
-
-def _forward(x: Any, words: Any, row: int, block: slice, z: Any, h: Any) -> None:
-    if words is None:
-        np.dot(x[row, block], z.T, out=h)
-    else:
-        bits.product(words[row, block], z, h)
-
-
 def product_back(dh: Tensor, probe: Tensor, neurons: int) -> Tensor:
     d, x, times = _array(dh), _array(probe, dh.dtype)[..., :neurons], len(dh) // len(probe)
+    blocks = cut(x.shape[1])
+    words = _words(x, blocks, d.shape[2])
 
     def work(r: int, block: slice, da: Any, out: Any) -> None:
         del da
-        np.dot(d[r, block].T, x[r // times, block], out=out)
+        _back(x, words, r // times, block, d[r, block], out)
 
-    return _sum_parts(work, (len(d), d.shape[2], neurons), cut(x.shape[1]), np.ones(len(d), d.dtype))
+    return _sum_parts(work, (len(d), d.shape[2], neurons), blocks, np.ones(len(d), d.dtype))
 
 
 def scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None = None) -> Tensor:
@@ -196,6 +174,34 @@ def step(
 
     each(work, len(z), cut(z.shape[1]))
     return torch.from_numpy(moved), torch.from_numpy(fresh)
+
+
+def _words(x: Any, blocks: list[slice], memories: int) -> Any:
+    """The signs of items x (S,B,N) as bits; None where they are not signs, or too few to be worth it."""
+    if x[0].size * memories < FEW:
+        return None
+    words = np.empty((*x.shape[:2], -(-x.shape[2] // bits.WORD)), np.uint32)
+    bipolar = []
+
+    def work(row: int, block: slice) -> None:
+        bipolar.append(bits.pack(x[row, block], words[row, block]))
+
+    each(work, len(x), blocks)
+    return words if all(bipolar) else None
+
+
+def _forward(x: Any, words: Any, row: int, block: slice, z: Any, h: Any) -> None:
+    if words is None:
+        np.dot(x[row, block], z.T, out=h)
+    else:
+        bits.product(words[row, block], z, h)
+
+
+def _back(x: Any, words: Any, row: int, block: slice, d: Any, out: Any) -> None:
+    if words is None:
+        np.dot(d.T, x[row, block], out=out)
+    else:
+        bits.product_back(bits.turned(words[row, block], x.shape[2]), d, out)
 
 
 def _turn(

@@ -282,6 +282,17 @@ def test_bars_stand_beside_the_papers():
     assert figure.axes[1].patches[0].get_width() == pytest.approx(np.mean(vanilla))
 
 
+def test_a_row_is_named_once_in_a_files_name(tmp_path):
+    runs = [record(0.5, method="gem", strength=0.5)]
+    for name, found in (
+        ("curves-gem-0.5", "curves-gem-0.5"),
+        ("mine", "mine-gem-0.5"),
+        (None, "tasks-gem-0.5"),
+    ):
+        (path,) = figures.draw("tasks", runs, tmp_path, name, formats=("png",))
+        assert path.stem == found
+
+
 def test_bars_of_other_data_say_what_the_papers_were_of():
     def legend(**settings: object) -> list[str]:
         figure = figures.table2_bars([record(0.5, **settings)])

@@ -228,7 +228,9 @@ def test_least_forgetting_is_best():
 # Table 1
 
 
-def searched(peak: float, method: str = "ewc", vertex: float = 2, count: int = 60) -> list:
+def searched(
+    peak: float, method: str = "ewc", vertex: float = 2, count: int = 60, **settings: object
+) -> list:
     draw = np.random.default_rng(0)
     at = peak * 10 ** draw.uniform(-2, 2, count)
     return [
@@ -237,6 +239,7 @@ def searched(peak: float, method: str = "ewc", vertex: float = 2, count: int = 6
             method=method,
             vertex=vertex,
             strength=float(x),
+            **settings,
         )
         for x in at
     ]
@@ -259,6 +262,13 @@ def test_table1_says_where_the_search_disagrees_and_where_it_cannot_tell():
     assert far.agrees is False
     outside = lines(tables.table1(searched(1100.0 * 1e4)))["", "EWC"][0]
     assert outside.agrees is None
+
+
+def test_a_lambda_of_other_data_is_not_judged_by_the_papers():
+    other = tables.table1(searched(1100.0, data="digits"))
+    assert other.agreeing == (0, 0)
+    assert "agree" not in other.caption
+    assert "other settings: data mnist" in other.caption
 
 
 def test_a_grid_is_chosen_by_the_mean_over_seeds():

@@ -86,6 +86,7 @@ class LambdaCell:
     count: int = 0
     diverged: int = 0
     best: bool = False
+    alike: bool = True  # as of a Cell
 
     @property
     def missing(self) -> bool:
@@ -97,7 +98,7 @@ class LambdaCell:
 
     @property
     def agrees(self) -> bool | None:
-        if math.isnan(self.mean_there):
+        if math.isnan(self.mean_there) or not self.alike:
             return None
         return self.mean - self.mean_there <= max(FLOOR, 2 * self.sd)
 

@@ -59,23 +59,36 @@ def table1(records: Sequence[Recorded], window: int = 20) -> Table:
     """The lambda each search chose, for the four penalties at every vertex, beside the paper's."""
     places = trials.group(records, "method", "vertex")
     vertices = sorted({*paper.vertices(), *(v for m, v in places if m in paper.reference()["lambda"])})
-    lines = []
+    lines, alike = [], not _differing(records, OF_LAMBDA)
     for method in paper.reference()["lambda"]:
         cells = tuple(
-            _chosen(places.get((method, vertex), []), paper.chosen_lambda(method, vertex), window)
+            replace(
+                _chosen(places.get((method, vertex), []), paper.chosen_lambda(method, vertex), window),
+                alike=alike,
+            )
             for vertex in vertices
         )
         lines.append(Line(paper.labels()[method], cells))
     made = Table("table1", "", tuple(f"n={v:g}" for v in vertices), tuple(lines))
-    agree, judged = made.agreeing
     caption = (
         f"The λ with the highest mean accuracy, {_scale(records)} (moving window of {window} trials at most "
-        "where strengths were tried once each). Below it the paper's λ, ours as a multiple of it, and ✓ "
-        f"where the two agree: at the paper's λ our accuracy is lower by at most max({FLOOR:g}, 2 · sd). "
-        f"{agree} of {judged} cells that can be compared agree{_absent(lines)}."
-        f"{_other_setting(records, ('data', 'stream'))}"
+        "where strengths were tried once each). Below it the paper's λ, ours as a multiple of it"
     )
-    return replace(made, caption=caption)
+    if alike:
+        caption += _agreement(made, "accuracy", "sd")
+    return replace(made, caption=f"{caption}{_absent(lines)}.{_other_setting(records, OF_LAMBDA)}")
+
+
+OF_LAMBDA = ("data", "stream")  # what must be the paper's for a lambda to be compared
+
+
+def _agreement(made: Table, what: str, error: str) -> str:
+    """How lambdas are compared, and how many agree."""
+    agree, judged = made.agreeing
+    return (
+        f", and ✓ where the two agree: at the paper's λ our {what} is lower by at most max({FLOOR:g}, "
+        f"2 · {error}). {agree} of {judged} cells that can be compared agree"
+    )
 
 
 def table1_chosen(choices: Sequence[Choice]) -> Table:
@@ -90,17 +103,16 @@ def table1_chosen(choices: Sequence[Choice]) -> Table:
         cells = tuple(_of_choice(found.get((method, v)), method, v) for v in vertices)
         lines.append(Line(paper.labels().get(method, method), cells))
     made = Table("table1", "", tuple(f"n={v:g}" for v in vertices), tuple(lines))
-    agree, judged = made.agreeing
-    unit = any(c.settings.get("unit") for c in found.values())
     caption = (
         "The λ at the top of the smoothed response, chosen on other seeds than a table's. Below it the "
-        "paper's λ, ours as a multiple of it, and ✓ where the two agree: at the paper's λ our smoothed "
-        f"accuracy is lower by at most max({FLOOR:g}, 2 · its standard error). {agree} of {judged} cells "
-        f"that can be compared agree{_absent(lines)}."
+        "paper's λ, ours as a multiple of it"
     )
-    if unit:
-        caption += " Importances were scaled to a mean of 1: such a λ is not on the paper's scale."
     data = sorted({str(c.experiment.get("data", "mnist")) for c in found.values()})
+    if data == ["mnist"]:
+        caption += _agreement(made, "smoothed accuracy", "its standard error")
+    caption += f"{_absent(lines)}."
+    if any(c.settings.get("unit") for c in found.values()):
+        caption += " Importances were scaled to a mean of 1: such a λ is not on the paper's scale."
     if data != ["mnist"]:
         caption += f" Searched on {' and '.join(data)}; the paper's runs had data mnist."
     return replace(made, caption=caption)
@@ -118,6 +130,7 @@ def _of_choice(found: Choice | None, method: str, vertex: float) -> LambdaCell:
         told.get("mean_at_paper", math.nan),
         told.get("standard_error", math.nan),
         told.get("trials", 1),
+        alike=found.experiment.get("data", "mnist") == "mnist",
     )
 
 

@@ -57,7 +57,8 @@ def draw(
         options["data_dir"] = data_dir
     made = []
     for suffix, some in _figures(kind, records):
-        made += save(KINDS[kind](some, **options), out, (name or kind) + suffix, formats)
+        title = (name or kind).removesuffix(suffix) + suffix  # curves-gem-0.5 says already which row it is
+        made += save(KINDS[kind](some, **options), out, title, formats)
     return made
 
 

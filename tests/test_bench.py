@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from engramma.cli import app
 @pytest.fixture(autouse=True)
 def _no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "REST", 0.0)
+    monkeypatch.setattr(bench, "WHILE", 0.0)
 
 
 def engramma(line: str) -> Result:
@@ -61,11 +63,33 @@ def test_wrong_settings_are_named(line: str, says: str, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+class Clock:
+    """Time that passes only while a contestant runs: each run takes the next of the times it was given."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(bench.time, "perf_counter", lambda: self.now)
+
+    def contestant(self, *takes: float) -> Callable[[], None]:
+        left = iter(takes)
+
+        def run() -> None:
+            self.now += next(left)
+
+        return run
+
+
 def test_a_ratio_is_the_median_over_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0, 1, 0, 2, 0, 2, 0, 8, 0, 1, 0, 3])  # of a, b in turn: 1, 2; 2, 8; 1, 3
-    monkeypatch.setattr(bench.time, "perf_counter", lambda: next(clock))
-    found = bench.race({"a": lambda: None, "b": lambda: None}, rounds=3)
+    clock = Clock(monkeypatch)
+    a, b = clock.contestant(9, 1, 9, 2, 9, 1), clock.contestant(9, 2, 9, 8, 9, 3)  # the first is not measured
+    found = bench.race({"a": a, "b": b}, rounds=3)
     assert found["a"]["seconds"] == 1
     assert found["b"]["seconds"] == 3
     assert found["b"]["ratio"] == 3
     assert bench.against_products({"numpy": found["a"], "torch": found["b"], "step": found["b"]}) == 3
+
+
+def test_as_many_runs_are_measured_as_went_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "WHILE", 5.0)
+    found = bench.race({"a": Clock(monkeypatch).contestant(2, 2, 2, 1, 2, 6)}, rounds=1)
+    assert found["a"]["seconds"] == 3

@@ -110,7 +110,7 @@ def finish(study: Study, runs: list[Run], store: Path, device: str, out: Path, *
         score = next(iter(outcome.records[0].scores))
         show.overview(f"{study.paper}: average {score} after the last task", runs, outcome.records)
     made = tables.present(study, outcome.records, out, options.get("data_dir"))
-    show.out.print(f"{outcome.ran} runs trained, {outcome.found} found; records in {store}", soft_wrap=True)
+    show.outcome(outcome, store)
     show.out.print(f"{', '.join(path.name for path in made)} in {out}\n", soft_wrap=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +16,16 @@ from rich.table import Table
 if TYPE_CHECKING:
     from engramma.records import Record
     from engramma.studies import Run
-    from engramma.study import Work
+    from engramma.study import Outcome, Work
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
+
+
+def outcome(found: Outcome, store: Path) -> None:
+    """How many runs were trained, and where they are."""
+    trained = "1 run" if found.ran == 1 else f"{found.ran} runs"
+    out.print(f"{trained} trained, {found.found} found; records in {store}", soft_wrap=True)
 
 
 class Log(logging.Handler):
@@ -44,8 +51,8 @@ def progress(label: str = "") -> Iterator[Work]:
         bars.BarColumn(bar_width=None),
         bars.TaskProgressColumn(),
         bars.TimeElapsedColumn(),
-        bars.TextColumn("left"),
         bars.TimeRemainingColumn(compact=True),
+        bars.TextColumn("left"),
     )
     try:
         with bars.Progress(*columns, console=err, expand=True) as shown:

@@ -180,7 +180,7 @@ def run(
             kernel=kernel, data_dir=data_dir, client=client, **keep,
         )  # fmt: skip
     show.results(outcome.records)
-    show.out.print(f"{outcome.ran} runs trained, {outcome.found} found; records in {store}", soft_wrap=True)
+    show.outcome(outcome, store)
 
 
 def fork(

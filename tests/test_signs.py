@@ -31,8 +31,8 @@ def test_both_products_are_the_sums_they_stand_for(b: int, m: int, n: int, kind:
     x = np.where(draw.random((b, n)) < 0.5, -1, 1).astype(kind)
     z, d = draw.normal(size=(m, n)).astype(kind), draw.normal(size=(b, m)).astype(kind)
     words, h, g = packed(x), np.empty((b, m), kind), np.empty((m, n), kind)
-    signs.product(words, z, h)
-    signs.product_back(signs.turned(words, n), d, g)
+    signs.signed_sums(words, z.T, h)
+    signs.signed_sums(signs.turned(words, n), d, g.T)
     np.testing.assert_allclose(h, x.astype(float) @ z.T, rtol=0, atol=KINDS[kind] * n * 5)
     np.testing.assert_allclose(g, d.T.astype(float) @ x, rtol=0, atol=KINDS[kind] * b * 5)
 
@@ -52,8 +52,8 @@ def test_what_is_not_a_number_reaches_every_sum_it_is_part_of() -> None:
     z, d = np.ones((3, 40)), np.ones((9, 3))
     z[1, 35], d[7, 2] = np.nan, np.nan
     words, h, g = packed(x), np.empty((9, 3)), np.empty((3, 40))
-    signs.product(words, z, h)
-    signs.product_back(signs.turned(words, 40), d, g)
+    signs.signed_sums(words, z.T, h)
+    signs.signed_sums(signs.turned(words, 40), d, g.T)
     assert (np.isnan(h) == [False, True, False]).all()
     assert (np.isnan(g).T == [False, False, True]).all()
 

@@ -194,14 +194,14 @@ def _forward(x: Any, words: Any, row: int, block: slice, z: Any, h: Any) -> None
     if words is None:
         np.dot(x[row, block], z.T, out=h)
     else:
-        bits.product(words[row, block], z, h)
+        bits.signed_sums(words[row, block], z.T, h)
 
 
 def _back(x: Any, words: Any, row: int, block: slice, d: Any, out: Any) -> None:
     if words is None:
         np.dot(d.T, x[row, block], out=out)
     else:
-        bits.product_back(bits.turned(words[row, block], x.shape[2]), d, out)
+        bits.signed_sums(bits.turned(words[row, block], x.shape[2]), d, out.T)
 
 
 def _turn(

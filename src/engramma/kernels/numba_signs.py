@@ -134,50 +134,23 @@ def _scratch(count, like):
 
 
 @njit(**LOOP)
-def _add_up(words, w, lines, tables, sums):
-    """To the sums of every row of signs add the 32 lines with the signs of its word w."""
-    width = LINE // lines.itemsize
-    for table in range(TABLES):
-        write_down(lines, tables, table)
-    for row in range(words.shape[0]):
-        look_up(sums, row * width, tables, words[row, w])
-
-
-@njit(**LOOP)
-def product(words, z, h):
-    """h (B,M) = X Z' of the items with these words and memories z (M,N)."""
-    width = LINE // z.itemsize
-    sums = _scratch(words.shape[0] * width, z)
-    lines, tables = _scratch(WORD * width, z), _scratch(16 * TABLES * width, z)
-    for first in range(0, z.shape[0], width):
-        some = min(width, z.shape[0] - first)
+def signed_sums(words, v, out):
+    """out (rows,M): for every row of signs, the sum of the vectors v (K,M) with these signs."""
+    width = LINE // v.itemsize
+    sums = _scratch(words.shape[0] * width, v)
+    lines, tables = _scratch(WORD * width, v), _scratch(16 * TABLES * width, v)
+    for first in range(0, v.shape[1], width):
+        some = min(width, v.shape[1] - first)
         sums[:] = 0
         for w in range(words.shape[1]):
             lines[:] = 0
-            for m in range(some):
-                for k in range(min(WORD, z.shape[1] - WORD * w)):
-                    lines[k * width + m] = z[first + m, WORD * w + k]
-            _add_up(words, w, lines, tables, sums)
-        for b in range(words.shape[0]):
-            for m in range(some):
-                h[b, first + m] = sums[b * width + m]
-
-
-@njit(**LOOP)
-def product_back(words, d, out):
-    """out (M,N) = D'X of the neurons with these words (N, B/32) and what pulls at them, d (B,M)."""
-    width = LINE // d.itemsize
-    sums = _scratch(words.shape[0] * width, d)
-    lines, tables = _scratch(WORD * width, d), _scratch(16 * TABLES * width, d)
-    for first in range(0, d.shape[1], width):
-        some = min(width, d.shape[1] - first)
-        sums[:] = 0
-        for w in range(words.shape[1]):
-            lines[:] = 0
-            for b in range(min(WORD, d.shape[0] - WORD * w)):
+            for k in range(min(WORD, v.shape[0] - WORD * w)):
                 for m in range(some):
-                    lines[b * width + m] = d[WORD * w + b, first + m]
-            _add_up(words, w, lines, tables, sums)
-        for m in range(some):
-            for n in range(words.shape[0]):
-                out[first + m, n] = sums[n * width + m]
+                    lines[k * width + m] = v[WORD * w + k, first + m]
+            for table in range(TABLES):
+                write_down(lines, tables, table)
+            for row in range(words.shape[0]):
+                look_up(sums, row * width, tables, words[row, w])
+        for row in range(words.shape[0]):
+            for m in range(some):
+                out[row, first + m] = sums[row * width + m]

@@ -30,15 +30,19 @@ def problem(seed: int, count: int, near: float = 0.0) -> tuple[Tensor, Tensor]:
     return grad, G * sizes[:, None, None]
 
 
-def by_scipy(grad: Tensor, G: Tensor, margin: float = 0.0) -> Tensor:
-    """min |g + G'v|^2 over v >= margin, one replica: with w = v - margin, non-negative least squares."""
+def by_scipy(grad: Tensor, G: Tensor, margin: float = 0.0, ridge: float = 0.0) -> Tensor:
+    """min |g + G'v|^2 + ridge |v|^2 over v >= margin, one replica: with w = v - margin, non-negative least
+    squares, and a ridge is so many more neurons that only one reference each has anything to do with."""
     A, g = G.flatten(1).numpy(), grad.flatten().numpy()
+    if ridge:
+        A = np.hstack([A, np.sqrt(ridge) * np.eye(len(A))])
+        g = np.hstack([g, np.zeros(len(A))])
     size = np.linalg.norm(A, axis=1, keepdims=True)
     if margin == 0:  # then the references' sizes do not matter, and equal ones are kinder to the solver
         A = A / size
     shifted = g + margin * A.sum(0)
     w, _ = nnls(A.T, -shifted, maxiter=10_000)
-    return torch.as_tensor(shifted + A.T @ w).view_as(grad)
+    return torch.as_tensor((shifted + A.T @ w)[: grad.numel()]).view_as(grad)
 
 
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 19))
@@ -105,6 +109,43 @@ def test_margin(seed: int, count: int, margin: float) -> None:
         torch.testing.assert_close(found[r], expected, rtol=1e-6, atol=1e-7)
     v = dual((G.flatten(2) @ G.flatten(2).mT), dots, margin)
     assert (v >= margin).all()
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    count=st.integers(1, 10),
+    margin=st.floats(0.01, 2),
+    ridge=st.sampled_from([1e-3, 1.0, 1e3]),
+)
+def test_ridge(seed: int, count: int, margin: float, ridge: float) -> None:
+    grad, G = problem(seed, count)
+    G = G / G.flatten(2).norm(dim=2)[..., None, None]
+    found, dots = project(grad, G, margin, ridge), (G * grad[:, None]).flatten(2).sum(2)
+    for r in range(3):
+        expected = by_scipy(grad[r], G[r], margin, ridge) if (dots[r] < 0).any() else grad[r]
+        torch.testing.assert_close(found[r], expected, rtol=1e-6, atol=1e-7)
+
+
+def test_a_ridge_far_above_the_gradients_leaves_the_margin_alone() -> None:
+    """As in the code of GEM's authors where gradients are small: every weight is the margin, no more."""
+    grad, G = problem(0, 4)
+    found = project(1e-6 * grad, 1e-6 * G, 0.5, 1e-3 * float(G.abs().max()) ** 2)
+    dots = (G * grad[:, None]).flatten(2).sum(2)
+    for r in range(3):
+        expected = 1e-6 * (grad[r] + 0.5 * G[r].sum(0)) if (dots[r] < 0).any() else 1e-6 * grad[r]
+        torch.testing.assert_close(found[r], expected, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.5])
+def test_agem_knows_the_margin_too(margin: float) -> None:
+    """One reference with a weight of at least the margin, or what the projection asks for, where it asks."""
+    for seed in range(8):
+        grad, G = problem(seed, 1)
+        r, g = G[:, 0].flatten(1), grad.flatten(1)
+        asked = -(g * r).sum(1) / (r * r).sum(1)
+        weight = torch.where(asked > 0, asked.clamp(min=margin), 0.0)
+        expected = (g + weight[:, None] * r).view_as(grad)
+        torch.testing.assert_close(project(grad, G, margin), expected, rtol=1e-9, atol=1e-9)
 
 
 @given(seed=st.integers(0, 10**6))
@@ -294,6 +335,8 @@ def test_violations_are_counted(two_tasks) -> None:
         (lambda: GEM(1.5), "proportion must be between 0 and 1"),
         (lambda: AGEM(sample=0), "sample must be at least 1"),
         (lambda: GEM(margin=-1), "margin must be 0 or more"),
+        (lambda: AGEM(margin=-1), "margin must be 0 or more"),
+        (lambda: AGEM(ridge=-1), "ridge must be 0 or more"),
         (lambda: AGEM(scope="layer"), "scope must be network or memory"),
     ],
 )

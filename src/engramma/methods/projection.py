@@ -32,18 +32,25 @@ class Projection(Method):
     """Keeps `proportion` of every task and compares every step with the gradients on it.
 
     `sample`: a new sample of that many items of each task's buffer every step, instead of all.
+    `margin`: the least weight of every reference in the dual, where anything is violated; 0 is the paper's.
+    `ridge`: added to the diagonal of the dual, as the code of GEM's authors does.
     `scope` "network": the gradient of all memories is turned as one vector; "memory": that of each memory
     on its own, which the scaling of the step, a memory at a time, cannot undo.
     """
 
     strength_name: ClassVar[str | None] = "proportion"
-    later: ClassVar[dict[str, Any]] = {"scope": "network"}
+    later: ClassVar[dict[str, Any]] = {"scope": "network", "ridge": 0.0}
 
     proportion: float | tuple[float, ...] = 0.05
     sample: int | None = None
     scope: str = "network"
+    margin: float = 0.0
+    ridge: float = 0.0
 
     def __post_init__(self) -> None:
+        for name in ("margin", "ridge"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
         check_proportion(self.proportion, most=1)
         if self.scope not in ("network", "memory"):
             raise ValueError(f"scope must be network or memory, not {self.scope!r}")
@@ -53,8 +60,6 @@ class Projection(Method):
     @abstractmethod
     def references(self, buffer: list[Items], now: Now, theta: Tensor) -> Tensor:
         """(R,K,M,N): gradients that the step must not point against."""
-
-    margin: ClassVar[float] = 0.0
 
     def start(self, theta: Tensor) -> Guarded:
         none = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
@@ -66,10 +71,10 @@ class Projection(Method):
         blocks = [self._drawn(items, now) for items in by_task(state.buffer)]
         references = self.references(blocks, now, theta)
         if self.scope == "network":
-            return project(grad, references, self.margin)
+            return project(grad, references, self.margin, self.ridge)
         # A memory on its own is a network of one memory: (R,M,N) is read as (RM,1,N).
         alone = references.transpose(1, 2).flatten(0, 1)[:, :, None]
-        return project(grad.flatten(0, 1)[:, None], alone, self.margin).view_as(grad)
+        return project(grad.flatten(0, 1)[:, None], alone, self.margin, self.ridge).view_as(grad)
 
     def observe(self, state: Guarded, now: Now, grad: Tensor, step: Tensor, move: Tensor) -> Guarded:
         if state.buffer.items is None:
@@ -100,17 +105,7 @@ class Projection(Method):
 
 @dataclass(frozen=True)
 class GEM(Projection):
-    """Gradient Episodic Memory: one constraint for every earlier task (Lopez-Paz and Ranzato 2017).
-
-    `margin`: the least weight of every reference in the dual; 0 is the paper's.
-    """
-
-    margin: float = 0.0  # type: ignore[misc]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.margin < 0:
-            raise ValueError(f"margin must be 0 or more, not {self.margin}")
+    """Gradient Episodic Memory: one constraint for every earlier task (Lopez-Paz and Ranzato 2017)."""
 
     def references(self, buffer: list[Items], now: Now, theta: Tensor) -> Tensor:
         sizes = {items.probe.shape[1] for items in buffer}
@@ -131,6 +126,8 @@ class GEM(Projection):
 class AGEM(Projection):
     """Averaged GEM: a single constraint, the gradient over all buffers (Chaudhry et al. 2019)."""
 
+    later: ClassVar[dict[str, Any]] = {**Projection.later, "margin": 0.0}
+
     def references(self, buffer: list[Items], now: Now, theta: Tensor) -> Tensor:
         joined = buffer[0] if len(buffer) == 1 else Items.join(*buffer)
         return now.network.gradient(theta, joined)[:, None]
@@ -143,30 +140,31 @@ def by_task(buffer: Buffer) -> list[Items]:
     return [buffer.items.row(slice(a, b)) for a, b in zip(starts, ends, strict=True)]
 
 
-def project(grad: Tensor, references: Tensor, margin: float = 0.0) -> Tensor:
+def project(grad: Tensor, references: Tensor, margin: float = 0.0, ridge: float = 0.0) -> Tensor:
     """The nearest vector to `grad` (R,M,N) whose product with every reference (R,K,M,N) is >= 0:
-    grad + G' v with v >= margin solving the dual min 1/2 v'GG'v + (G grad)'v. Where grad already
+    grad + G' v with v >= margin solving the dual min 1/2 v'(GG' + ridge)v + (G grad)'v. Where grad already
     satisfies all, it is returned as it is."""
     g, G = grad.flatten(1).double(), references.flatten(2).double()
     dots = (G @ g[..., None])[..., 0]
     if G.shape[1] == 1 and margin == 0:
-        own = (G * G).sum(-1)
+        own = (G * G).sum(-1) + ridge
         v = (-dots / own.clamp(min=torch.finfo(own.dtype).tiny)).clamp(min=0)
     else:
-        v = dual(G @ G.mT, dots, margin)
+        v = dual(G @ G.mT, dots, margin, ridge)
     violated = (dots < 0).any(1)
     turned = (g + (v[:, None] @ G)[:, 0]).to(grad.dtype).view_as(grad)
     return torch.where(violated[:, None, None], turned, grad)
 
 
-def dual(gram: Tensor, dots: Tensor, margin: float = 0.0) -> Tensor:
-    """(R,K): argmin over v >= margin of 1/2 v'Pv + q'v, for all replicas at once.
+def dual(gram: Tensor, dots: Tensor, margin: float = 0.0, ridge: float = 0.0) -> Tensor:
+    """(R,K): argmin over v >= margin of 1/2 v'(P + ridge)v + q'v, for all replicas at once.
 
     With w = v - margin this is non-negative least squares: find the set of references that push
     (w > 0, gradient 0), the others resting (w = 0, gradient >= 0). With few references every set is
     tried in one batched solve; with many, sets are exchanged until none is wrong.
     """
     count = gram.shape[1]
+    gram = gram + ridge * torch.eye(count, dtype=gram.dtype, device=gram.device)
     # Each reference is scaled to length 1: a task learned well has a gradient many decades below the
     # others', and its constraint counts as much as theirs.
     size = gram.diagonal(dim1=1, dim2=2).sqrt()

@@ -337,6 +337,7 @@ def test_violations_are_counted(two_tasks) -> None:
         (lambda: GEM(margin=-1), "margin must be 0 or more"),
         (lambda: AGEM(margin=-1), "margin must be 0 or more"),
         (lambda: AGEM(ridge=-1), "ridge must be 0 or more"),
+        (lambda: GEM(margin=float("nan")), "margin must be 0 or more"),
         (lambda: AGEM(scope="layer"), "scope must be network or memory"),
     ],
 )

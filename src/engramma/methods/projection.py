@@ -49,7 +49,7 @@ class Projection(Method):
 
     def __post_init__(self) -> None:
         for name in ("margin", "ridge"):
-            if getattr(self, name) < 0:
+            if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
         check_proportion(self.proportion, most=1)
         if self.scope not in ("network", "memory"):

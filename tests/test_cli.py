@@ -283,7 +283,7 @@ def test_table_2_is_the_paper_s() -> None:
     for run in runs:
         e = run.experiment
         assert (e.items, e.memories, e.epochs) == (10_000, 512, 500)
-        assert (e.learning_rate, e.initial_temperature, e.final_temperature) == (0.08, 0.95, 0.95)
+        assert (e.learning_rate, e.initial_temperature, e.final_temperature) == (0.1, 0.875, 0.875)
     strengths = {(r.experiment.method, r.experiment.vertex): r.experiment.strength for r in runs}
     assert strengths["mas", 20] == 0.84
     assert strengths["ewc", 5] == 750

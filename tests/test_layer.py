@@ -115,7 +115,7 @@ def test_bad_settings_are_named() -> None:
         layer(memories=0)
     with pytest.raises(ValueError, match="last axis of the input must be 6, not 5"):
         layer()(torch.zeros(2, 5))
-    for name, value in (("lr", -1.0), ("momentum", 1.0), ("clamp", 0.0)):
+    for name, value in (("lr", -1.0), ("momentum", 1.0), ("clamp", 0.0), ("normalise", "mode")):
         with pytest.raises(ValueError, match=f"{name} must be"):
             NormalisedMomentum(layer().parameters(), **{name: value})
 
@@ -139,7 +139,7 @@ def test_a_plain_loop_gives_the_weights_of_ours(size: int | None) -> None:
 
     for index in range(2):
         task = stream[index]
-        optimiser = NormalisedMomentum(made.parameters(), lr=0.08 * 0.999, visible=made.visible)
+        optimiser = NormalisedMomentum(made.parameters(), lr=0.1 * 0.999, visible=made.visible)
         decay = torch.optim.lr_scheduler.ExponentialLR(optimiser, 0.999)
         batches = Batches(task.train, size or task.train.probe.shape[1], "full", replicas)
         for epoch in range(1, 16):
@@ -157,7 +157,7 @@ def test_normalised_momentum_by_hand() -> None:
     """Two steps on one row: the part of the visible columns and the rest by their own largest entries,
     the first clamped."""
     p = nn.Parameter(torch.tensor([[0.98, 0.0, 0.0, 5.0]]))
-    optimiser = NormalisedMomentum([p], lr=0.1, momentum=0.5, visible=2)
+    optimiser = NormalisedMomentum([p], lr=0.1, momentum=0.5, visible=2, normalise="velocity")
     p.grad = torch.tensor([[-2.0, 1.0, 4.0, 0.0]])
     optimiser.step()
     torch.testing.assert_close(p.detach(), torch.tensor([[1.0, -0.05, -0.1, 5.0]]))
@@ -171,11 +171,22 @@ def test_normalised_momentum_by_hand() -> None:
     torch.testing.assert_close(other.state[p]["velocity"], torch.tensor([[0.0, 2.0, 0.0, 0.5]]))
 
 
+def test_a_running_mean_by_hand() -> None:
+    """Each gradient over its largest entry, part by part, then halves of it and of the last step."""
+    p = nn.Parameter(torch.zeros(1, 4))
+    optimiser = NormalisedMomentum([p], lr=0.1, momentum=0.5, visible=2)
+    for grad in ([[-2.0, 1.0, 4.0, 0.0]], [[1.0, 0.5, 0.0, -3.0]]):
+        p.grad = torch.tensor(grad)
+        optimiser.step()
+    # scaled: -1, 0.5, 1, 0 and 1, 0.5, 0, -1; means: half the first, then a quarter of it and half the second
+    torch.testing.assert_close(p.detach(), torch.tensor([[0.025, -0.0625, -0.075, 0.05]]))
+
+
 def test_normalised_momentum_on_other_shapes() -> None:
     """A vector is one row; a convolution has a row for every channel."""
     for shape, rows in (((7,), 1), ((3, 2, 2, 2), 3)):
         p = nn.Parameter(torch.zeros(shape))
         p.grad = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-        NormalisedMomentum([p], lr=0.25).step()
+        NormalisedMomentum([p], lr=0.25, normalise="velocity").step()
         largest = p.detach().reshape(rows, -1).abs().amax(1)
         torch.testing.assert_close(largest, torch.full((rows,), 0.25))

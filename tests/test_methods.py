@@ -38,7 +38,7 @@ CASES = {
     "l2": Case(METHODS["l2"], (1e-5, 1e-4, 1e-3), 3e-5),
     "ewc": Case(METHODS["ewc"], (1.0, 1e2, 1e4), 300.0),
     "mas": Case(METHODS["mas"], (0.1, 1.0, 10.0), 1.0),
-    "si": Case(METHODS["si"], (0.1, 1.0, 10.0), 12.0),
+    "si": Case(METHODS["si"], (0.1, 1.0, 10.0), 1.0),
     "freeze": Case(page.run(page.blocks()[0])["Freeze"], (0.1, 0.25, 0.5), 0.5),  # type: ignore[arg-type]
 }
 
@@ -261,7 +261,8 @@ def test_less_is_forgotten_by_pseudorehearsal(device, dtype) -> None:
         replicas = Replicas(SEEDS)
         stream = StateStream(replicas, tasks=2, items=4, size=40, flips=2, device=device, dtype=dtype)
         network = DenseMemory(40, 0, LeakyRectifiedPolynomial(20), autoassociative=True)
-        optimiser = Optimiser(0.3, 0.97, initial_temperature=0.75, final_temperature=0.75, epochs=100)
+        heat = {"initial_temperature": 0.75, "final_temperature": 0.75}
+        optimiser = Optimiser(0.3, 0.97, **heat, epochs=100, normalise="velocity")
         theta = replicas.memories(40, 40, device=device, dtype=dtype)
         *_, end = train(network, stream, method, optimiser, replicas, theta, 100)
         return stream.evaluate(end.network, end.theta)["recalled"].mean(0)

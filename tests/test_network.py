@@ -288,8 +288,10 @@ def test_relax_says_what_converged_and_when() -> None:
     opposed = torch.tensor([[[1.0, -1.0]]], dtype=torch.float64)
     equal = torch.ones(1, 1, 2, dtype=torch.float64)
     network = DenseMemory(2, 0, Polynomial(2), autoassociative=True)
-    cycle = network.relax(opposed, equal, 7)
-    assert (cycle.steps.tolist(), cycle.converged.tolist()) == ([[7]], [[False]])
+    for steps in (1, 2, 3, 6, 7):  # each as if every step were taken
+        cycle = network.relax(opposed, equal, steps)
+        assert (cycle.steps.tolist(), cycle.converged.tolist()) == ([[steps]], [[False]])
+        assert torch.equal(cycle.state, equal if steps % 2 == 0 else -equal)
     assert network.relax(opposed, equal, 7, order="asynchronous").converged.all()
 
 

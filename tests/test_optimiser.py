@@ -15,7 +15,7 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 def transcribed(theta, grads, visible: int, rates, momentum: float, clamp: float | None):
-    """The protocol's step, one memory at a time."""
+    """The step of the authors' package, one memory at a time."""
     theta, velocity = theta.clone(), torch.zeros_like(theta)
     for epoch, grad in enumerate(grads):
         for r in range(len(theta)):
@@ -34,7 +34,7 @@ def transcribed(theta, grads, visible: int, rates, momentum: float, clamp: float
 @pytest.mark.parametrize("clamp", [None, 0.4])
 def test_step(visible: int, clamp: float | None, device, dtype, near) -> None:
     theta, grads = 0.3 * random(2, 3, 8), random(4, 2, 3, 8, seed=1)
-    optimiser = Optimiser((0.1, 0.2), decay=0.9, momentum=0.6, clamp=clamp)
+    optimiser = Optimiser((0.1, 0.2), decay=0.9, momentum=0.6, clamp=clamp, normalise="velocity")
     at, velocity = theta.to(device, dtype), optimiser.start(theta.to(device, dtype))
     for epoch, grad in enumerate(grads, 1):
         at, velocity = optimiser.step(at, grad.to(device, dtype), velocity, epoch, visible)
@@ -46,7 +46,7 @@ def test_step(visible: int, clamp: float | None, device, dtype, near) -> None:
 
 
 @pytest.mark.parametrize("kernel", ["reference", "auto"])
-@pytest.mark.parametrize("order", ["gradient", "both"])
+@pytest.mark.parametrize("order", ["mean", "gradient", "both"])
 def test_gradients_can_be_scaled_before_they_enter_the_velocity(
     order: str, kernel: str, device, dtype, near
 ) -> None:
@@ -58,7 +58,7 @@ def test_gradients_can_be_scaled_before_they_enter_the_velocity(
     for epoch, grad in enumerate(grads, 1):
         at, velocity = optimiser.step(at, grad.to(device, dtype), velocity, epoch, visible)
         for r, m in [(r, m) for r in range(2) for m in range(3)]:
-            v[r, m] = 0.6 * v[r, m] + over_largest(grad[r, m], visible)
+            v[r, m] = 0.6 * v[r, m] + (0.4 if order == "mean" else 1) * over_largest(grad[r, m], visible)
             move = over_largest(v[r, m], visible) if order == "both" else v[r, m]
             expected[r, m] -= 0.1 * 0.9**epoch * move
         expected[..., :visible].clamp_(-0.4, 0.4)
@@ -70,7 +70,9 @@ def over_largest(row: Tensor, visible: int) -> Tensor:
 
 
 def test_an_unknown_order_is_refused() -> None:
-    with pytest.raises(ValueError, match="normalise must be velocity, gradient or both, not 'neither'"):
+    with pytest.raises(
+        ValueError, match="normalise must be one of mean, velocity, gradient, both, not 'neither'"
+    ):
         Optimiser(normalise="neither")
 
 

@@ -390,7 +390,8 @@ def test_the_papers_example(n: int, device, dtype) -> None:
     sequence = StateStream(replicas, tasks=2, items=4, size=40, flips=2, device=device, dtype=dtype)
     network = DenseMemory(40, 0, LeakyRectifiedPolynomial(n), autoassociative=True)
     # Why other settings than for pixels: docs/methods.md, under auto-associative learning.
-    optimiser = Optimiser(0.3, decay=0.97, initial_temperature=0.75, final_temperature=0.75, epochs=100)
+    heat = {"initial_temperature": 0.75, "final_temperature": 0.75}
+    optimiser = Optimiser(0.3, decay=0.97, **heat, epochs=100, normalise="velocity")
 
     def recalled(s: StateStream, replicas: Replicas) -> list[torch.Tensor]:
         theta = replicas.memories(40, 40, device=device, dtype=dtype)

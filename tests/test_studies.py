@@ -33,15 +33,16 @@ def test_a_change_reaches_every_run_and_nothing_else() -> None:
             "both",
             100,
         )
-        assert after.experiment.but(normalise="velocity", batch_size=None) == before.experiment
+        own = {k: getattr(before.experiment, k) for k in ("normalise", "batch_size")}
+        assert after.experiment.but(**own) == before.experiment
     assert not {run.experiment.name for run in plain} & {run.experiment.name for run in other}
     assert studies.changed(plain, {}) == plain
 
 
 def test_a_setting_of_one_method_changes_its_rows_alone() -> None:
-    for before, after in zip(table2(), studies.changed(table2(), {"si.damping": 1.0}), strict=True):
+    for before, after in zip(table2(), studies.changed(table2(), {"si.damping": 0.1}), strict=True):
         if before.row == "si":
-            assert after.experiment.settings == {**before.experiment.settings, "damping": 1.0}
+            assert after.experiment.settings == {**before.experiment.settings, "damping": 0.1}
         else:
             assert after == before
 

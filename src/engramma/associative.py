@@ -107,9 +107,9 @@ class AssociativeMemory:
             replicas, states=states[None], device=self.device, dtype=self.dtype, kernel=self.kernel
         )
         temperature = {"initial_temperature": self.temperature, "final_temperature": self.temperature}
-        optimiser = Optimiser(
-            learning_rate=learning_rate, epochs=epochs, kernel=self.kernel, **{**temperature, **settings}
-        )
+        # Its rate was chosen with velocities that are scaled.
+        rule = {**temperature, "normalise": "velocity", **settings}
+        optimiser = Optimiser(learning_rate=learning_rate, epochs=epochs, kernel=self.kernel, **rule)
         theta = self.memories[None]
         for moment in train(self._network(states.shape[1]), stream, Vanilla(), optimiser, replicas, theta):
             theta = moment.theta

@@ -83,7 +83,7 @@ def choice(found: Found) -> Choice:
         if printed is not None and not math.isnan(there := found.response.at(printed)):
             about["mean_at_paper"] = round(there, 4)
     default = {k: f.default for k, f in Experiment.model_fields.items()}
-    told = {k: v for k, v in base.describe().items() if k not in _SAID and v != default[k]}
+    told = {k: v for k, v in base.model_dump().items() if k not in _SAID and v != default[k]}
     for name in VARYING[2:]:  # a learning rate or temperature that was set and not searched
         if search.kind != "grid" and getattr(base, name) != default[name]:
             told[name] = getattr(base, name)

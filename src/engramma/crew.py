@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from engramma.experiment import Experiment, read
+from engramma.experiment import Experiment, described
 from engramma.packs import SMALL
 from engramma.planning import work
 from engramma.records import Store
@@ -177,7 +177,7 @@ def main() -> None:
     sys.path[:] = order["path"]  # a method of one's own may lie anywhere
     torch.set_num_threads(order["threads"])
     try:
-        wanted = [read(told) for told in order["experiments"]]
+        wanted = [described(told) for told in order["experiments"]]
         study.run(wanted, Store(order["store"]), watch=watch, **order["options"])
     except BrokenPipeError:
         pass  # nobody listens any more

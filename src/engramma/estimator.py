@@ -142,6 +142,7 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
             initial_temperature=self._temperature() * (self.reheat if self.tasks_ else 1.0),
             final_temperature=self._temperature(),
             epochs=self.epochs,
+            normalise="velocity",  # its rates were chosen with it
             kernel=network.kernel,
         )
         stream = cast(Stream, _OneMore(self.tasks_, task))

@@ -25,12 +25,20 @@ from pydantic import (
 from engramma.checks import complete, explain
 
 VARYING = ("seed", "strength", "learning_rate", "initial_temperature", "final_temperature")
-# Settings younger than records: said where they differ, so that names last.
+# Settings younger than records, and what those without them had: said where they differ, so that names last.
 LATER = {"normalise": "velocity", "recall_leak": None}
 STATES = {"data": "states", "tasks": 2, "items": 10}  # of a stream of states, where nothing is said
 
 # TOML has no null: "none" stands for it.
 Optional = BeforeValidator(lambda value: None if value == "none" else value)
+
+
+def _batch(value: Any) -> Any:
+    if value in (None, "none"):
+        return None
+    if value == "all" or (type(value) is int and value >= 1):
+        return value
+    raise ValueError(f"batch_size must be a whole number of 1 or more, all, or none, not {value!r}")
 
 
 def setting(default: Any, panel: str, description: str, **limits: Any) -> Any:
@@ -82,24 +90,25 @@ class Experiment(BaseModel):
         None, "Method", "its lambda or its proportion", ge=0
     )
 
-    learning_rate: float = setting(0.08, "Training", "at the start of each task", gt=0)
+    learning_rate: float = setting(0.1, "Training", "at the start of each task", gt=0)
     decay: float = setting(0.999, "Training", "of the learning rate, each epoch", gt=0, le=1)
     momentum: float = setting(0.6, "Training", "share of the last step kept", ge=0, lt=1)
-    initial_temperature: float = setting(0.95, "Training", "1/beta at the start of each task", gt=0)
-    final_temperature: float = setting(0.95, "Training", "1/beta at its end", gt=0)
+    initial_temperature: float = setting(0.875, "Training", "1/beta at the start of each task", gt=0)
+    final_temperature: float = setting(0.875, "Training", "1/beta at its end", gt=0)
     epochs: int = setting(500, "Training", "of each task", ge=1)
-    batch_size: Annotated[int | None, Optional] = setting(
-        None, "Training", "items a step; none: as many as a task has", ge=1
+    batch_size: Annotated[int | str | None, BeforeValidator(_batch)] = setting(
+        "all", "Training", "items a step; all, rehearsed ones too; none: as many as a task has"
     )
     cut: Literal["full", "even"] = setting("full", "Training", "fill every batch but the last, or all alike")
     clamp: Annotated[float | None, Optional] = setting(
         1.0, "Training", "largest weight but of class neurons; none: no limit", gt=0
     )
     restart: bool = setting(True, "Training", "the learning rate starts afresh with each task")
-    normalise: Literal["velocity", "gradient", "both"] = setting(
-        "velocity",
+    normalise: Literal["mean", "velocity", "gradient", "both"] = setting(
+        "mean",
         "Training",
-        "scaled for each memory: velocity, each gradient before it enters it, or both",
+        "scaled for each memory: gradients, of which the step is a running mean (or a sum: gradient), "
+        "their velocity, or both",
     )
     dtype: Literal["float64", "float32", "mixed"] = setting(
         "float64", "Training", "precision; mixed, on CUDA: memories float64, items in less"
@@ -140,7 +149,7 @@ class Experiment(BaseModel):
         return self
 
     def describe(self) -> dict[str, Any]:
-        """Every setting, but for the `LATER` ones that are as they always were."""
+        """Every setting, but for the `LATER` ones that are as they always were; read back by `described`."""
         return {k: v for k, v in self.model_dump().items() if k not in LATER or v != LATER[k]}
 
     def canonical(self, *without: str) -> str:
@@ -169,7 +178,7 @@ class Experiment(BaseModel):
 
     def but(self, **changes: Any) -> Experiment:
         """The same with other settings, checked again."""
-        return read({**self.describe(), **changes})
+        return read({**self.model_dump(), **changes})
 
 
 def read(*parts: dict[str, Any]) -> Experiment:
@@ -179,6 +188,11 @@ def read(*parts: dict[str, Any]) -> Experiment:
         return Experiment.model_validate(merged)
     except ValidationError as error:
         raise ValueError(explain(error, list(Experiment.model_fields))) from None
+
+
+def described(told: dict[str, Any]) -> Experiment:
+    """The experiment of a description, in which `LATER` settings may be left out."""
+    return read(LATER, told)
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

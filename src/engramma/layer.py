@@ -41,7 +41,7 @@ class DenseMemoryLayer(nn.Module):
         vertex: float = 5,
         interaction: str = "leaky",
         leak: float = 0.01,
-        temperature: float = 0.95,
+        temperature: float = 0.875,
         spread: float = 0.1,
         kernel: str = "auto",
         device: torch.device | str | None = None,

@@ -180,7 +180,8 @@ class DenseMemory:
         state = state.to(theta.dtype).repeat_interleave(theta.shape[0] // state.shape[0], 0)
         count = torch.zeros(state.shape[:2], dtype=torch.long, device=state.device)
         moving = torch.ones_like(count, dtype=torch.bool)
-        for _ in range(steps):
+        earlier = None
+        for left in range(steps - 1, -1, -1):
             before = state[..., chosen].clone()
             groups = [chosen]
             if order == "asynchronous":
@@ -193,6 +194,12 @@ class DenseMemory:
             count += moving
             if not bool(moving.any()):
                 break
+            if earlier is not None and torch.equal(state[..., chosen], earlier):
+                # What still moves swings between two states, and would until the end.
+                count += left * moving
+                state[..., chosen] = before if left % 2 else state[..., chosen]
+                break
+            earlier = before
         return Relaxed(state, count, ~moving)
 
     def _scored(

@@ -9,12 +9,15 @@ import torch
 from torch import Tensor
 
 from engramma.kernels import kernel_for
+from engramma.optimiser import as_sum, check_order
 
 
 class NormalisedMomentum(torch.optim.Optimizer):
-    """v = momentum v + grad; every row of a parameter moves by lr v / (largest entry of its v).
+    """m = momentum m + (1 - momentum) grad / (largest entry of grad), row by row; every row moves by lr m.
 
     A row is a memory, or whatever else the first axis of a parameter counts; a vector is one row.
+    `normalise`: "mean" is that; with "velocity" it is v = momentum v + grad that is divided so, a step at a
+    time, as in the authors' public package ("gradient" and "both": `engramma.optimiser`).
     `visible`: the first so many columns are divided by their own largest entry, apart from the rest,
     and kept within [-clamp, clamp]; None (or more than there are): all of them. `clamp` None keeps
     none. For `DenseMemoryLayer`, `visible=layer.visible` is what the paper does; the rate falls by
@@ -26,29 +29,32 @@ class NormalisedMomentum(torch.optim.Optimizer):
     >>> from engramma.layer import DenseMemoryLayer
     >>> from engramma.optim import NormalisedMomentum
     >>> layer = DenseMemoryLayer(visible=8, classes=2, memories=4)
-    >>> optimiser = NormalisedMomentum(layer.parameters(), lr=0.08, visible=layer.visible)
+    >>> optimiser = NormalisedMomentum(layer.parameters(), lr=0.1, visible=layer.visible)
     >>> before = layer.memories.detach().clone()
     >>> layer(torch.ones(3, 8)).sum().backward()
     >>> optimiser.step()
-    >>> (before - layer.memories.detach()).abs().max() <= 0.081
+    >>> (before - layer.memories.detach()).abs().max() <= 0.101
     tensor(True)
     """
 
     def __init__(
         self,
         params: Any,
-        lr: float = 0.08,
+        lr: float = 0.1,
         momentum: float = 0.6,
         visible: int | None = None,
         clamp: float | None = 1.0,
+        normalise: str = "mean",
     ) -> None:
+        check_order(normalise)
         if not lr >= 0:
             raise ValueError(f"lr must be 0 or more, not {lr}")
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum must be at least 0 and below 1, not {momentum}")
         if clamp is not None and not clamp > 0:
             raise ValueError(f"clamp must be above 0 or None, not {clamp}")
-        super().__init__(params, {"lr": lr, "momentum": momentum, "visible": visible, "clamp": clamp})
+        rule = {"lr": lr, "momentum": momentum, "visible": visible, "clamp": clamp, "normalise": normalise}
+        super().__init__(params, rule)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -73,8 +79,9 @@ class NormalisedMomentum(torch.optim.Optimizer):
         velocity = self.state[p]["velocity"].reshape(rows)
         columns = theta.shape[-1]
         visible = columns if group["visible"] is None else min(group["visible"], columns)
+        rate, order = as_sum(group["lr"], group["normalise"], group["momentum"])
         moved, velocity = kernel_for(p.device).step(
-            theta, grad, velocity, group["lr"], group["momentum"], visible, group["clamp"]
+            theta, grad, velocity, rate, group["momentum"], visible, group["clamp"], order
         )
         p.copy_(moved.reshape(p.shape))
         self.state[p]["velocity"] = velocity.reshape(p.shape)

@@ -10,29 +10,29 @@ from torch import Tensor
 
 from engramma.kernels import reference
 
-ORDERS = ("velocity", "gradient", "both")
+ORDERS = ("mean", "velocity", "gradient", "both")
 
 
 @dataclass(frozen=True)
 class Optimiser:
     """Rates and temperatures are numbers, or one a replica."""
 
-    learning_rate: float | tuple[float, ...] = 0.08
+    learning_rate: float | tuple[float, ...] = 0.1
     decay: float = 0.999
     momentum: float = 0.6
-    initial_temperature: float | tuple[float, ...] = 0.95
-    final_temperature: float | tuple[float, ...] = 0.95
+    initial_temperature: float | tuple[float, ...] = 0.875
+    final_temperature: float | tuple[float, ...] = 0.875
     epochs: int = 500
     clamp: float | None = 1.0
     restart: bool = True  # the learning rate starts afresh with each task; else it decays on
-    # What is divided by its largest entry, for each memory: "velocity", as the authors' public package does,
-    # "gradient", before it enters the velocity, which then adds up to 1 / (1 - momentum) of it, or "both".
-    normalise: str = "velocity"
+    # What is divided by its largest entry, for each memory. "velocity": as the authors' public package does.
+    # "gradient": before it enters the velocity, which then adds up to 1 / (1 - momentum) of it. "mean": the
+    # same, and the velocity is a running mean of the scaled gradients, no longer than one. "both".
+    normalise: str = "mean"
     kernel: ModuleType = reference
 
     def __post_init__(self) -> None:
-        if self.normalise not in ORDERS:
-            raise ValueError(f"normalise must be velocity, gradient or both, not {self.normalise!r}")
+        check_order(self.normalise)
 
     def start(self, theta: Tensor) -> Tensor:
         return torch.zeros_like(theta)
@@ -60,13 +60,23 @@ class Optimiser:
         task: int = 0,
     ) -> tuple[Tensor, Tensor]:
         """One step of every replica; those not `active` (R,) have no more items this epoch and rest."""
-        rate = self.rate(epoch, theta, task)
-        rule = self.momentum, visible, self.clamp, self.normalise
+        rate, order = as_sum(self.rate(epoch, theta, task), self.normalise, self.momentum)
+        rule = self.momentum, visible, self.clamp, order
         moved, fresh = self.kernel.step(theta, grad, velocity, rate, *rule)
         if active is None:
             return moved, fresh
         keep = active[:, None, None]
         return torch.where(keep, moved, theta), torch.where(keep, fresh, velocity)
+
+
+def check_order(normalise: str) -> None:
+    if normalise not in ORDERS:
+        raise ValueError(f"normalise must be one of {', '.join(ORDERS)}, not {normalise!r}")
+
+
+def as_sum(rate: Tensor | float, normalise: str, momentum: float) -> tuple[Tensor | float, str]:
+    """Rate and order for a kernel, whose velocity is a sum v = p v + g: m = p m + (1 - p) g is (1 - p) v."""
+    return ((1 - momentum) * rate, "gradient") if normalise == "mean" else (rate, normalise)
 
 
 def per_replica(value: float | tuple[float, ...] | Tensor, theta: Tensor) -> Tensor | float:

@@ -48,6 +48,13 @@ def rehearsed(e: Experiment, task: int) -> tuple[float, float]:
     return 0.0, 0.0
 
 
+def _batch(e: Experiment, most: float) -> float:
+    """Items of the largest step, of `most` there are."""
+    if isinstance(e.batch_size, str):  # all
+        return most
+    return min(e.batch_size or sizes(e)[2], most)
+
+
 def work(e: Experiment, task: int) -> float:
     """Multiplications of one epoch, about: two products with the memories, and K clamped neurons each way.
 
@@ -55,8 +62,7 @@ def work(e: Experiment, task: int) -> float:
     """
     neurons, scored, items = sizes(e)
     extra, guarded = rehearsed(e, task)
-    batch = e.batch_size or items
-    steps = math.ceil((items + extra) / batch)
+    steps = math.ceil((items + extra) / _batch(e, items + extra))
     return (items + extra + steps * guarded) * e.memories * (2 * neurons + 20 * scored)
 
 
@@ -78,7 +84,7 @@ def memory(experiments: Sequence[Experiment]) -> int:
     neurons, scored, items = sizes(first)
     cls, tasks = method_class(first.method), first.tasks
     extra = max(sum(rehearsed(e, tasks - 1)) for e in experiments)
-    step = min(first.batch_size or items, items + extra)
+    step = _batch(first, items + extra)
     rows = len({e.seed for e in experiments})
     test = first.items - items if first.stream != "states" else items
     kept_rows = rows if len({e.strength for e in experiments}) == 1 else count

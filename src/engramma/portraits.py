@@ -19,7 +19,7 @@ import torch
 from engramma import diagnostics
 from engramma.built import Built, build
 from engramma.datasets import DataError
-from engramma.experiment import read
+from engramma.experiment import described
 from engramma.methods import Now, Projection, Replay
 from engramma.network import DenseMemory, Items
 from engramma.replicas import generator
@@ -61,7 +61,7 @@ def opened(
 ) -> tuple[Built, DenseMemory, torch.Tensor]:
     """What a run was built of, its network as it was at the end, its memories (T,M,N) after `tasks` (all)."""
     # Looked at in full precision on the CPU, wherever and however it was trained.
-    experiment = read({**record.description, "dtype": "float64"})
+    experiment = described({**record.description, "dtype": "float64"})
     built = build([experiment], kernel="reference", data_dir=data_dir)
     if built.theta.numel() > 100_000:  # now the faster kernels are worth their start
         built = build([experiment], data_dir=data_dir)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from engramma.experiment import Experiment, read
+from engramma.experiment import Experiment, described
 from engramma.files import (
     Damaged,
     one_tensor,
@@ -58,7 +58,7 @@ class Record:
         module, own, _ = str(self.description.get("method")).partition(":")
         if own and module not in sys.modules:
             raise ValueError(f"run {self.name} is of a method of one's own: name it (--method {module}:...)")
-        return read(self.description)
+        return described(self.description)
 
     @property
     def name(self) -> str:

@@ -37,19 +37,20 @@ def train(
     optimiser: Optimiser,
     replicas: Replicas,
     theta: Tensor,
-    batch_size: int | None = None,
+    batch_size: int | str | None = "all",
     cut: str = "full",
     resume: tuple[int, Any] | None = None,
 ) -> Iterator[Moment]:
     """Train `theta` (R,M,N) on every task of the stream.
 
-    `batch_size` None takes one task's training items. `resume` is (tasks already learned, method state).
+    `batch_size` "all" takes everything at once, with what is rehearsed; None as many items as a task has.
+    `resume` is (tasks already learned, method state).
     """
     done, state = resume if resume is not None else (0, method.start(theta))
     watches = type(method).observe is not Method.observe  # else what a step did need not be worked out
     for index in range(done, len(stream)):
         task = stream[index]
-        size = batch_size or task.train.probe.shape[1]
+        size = task.train.probe.shape[1] if batch_size is None else batch_size
         velocity = optimiser.start(theta)
         rehearsed, batches = None, Batches(task.train, size, cut, replicas)
         now = Now(network, task, 0, 0, replicas)
@@ -80,7 +81,8 @@ class Batches:
     fits in one batch nothing is shuffled: the order would change nothing but rounding.
     """
 
-    def __init__(self, items: Items, size: int, cut: str, replicas: Replicas) -> None:
+    def __init__(self, items: Items, size: int | str, cut: str, replicas: Replicas) -> None:
+        size = items.probe.shape[1] if isinstance(size, str) else size  # "all"
         if size < 1:
             raise ValueError(f"batch_size must be at least 1, not {size}")
         if cut not in ("full", "even"):

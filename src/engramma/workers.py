@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engramma import study
-from engramma.experiment import read
+from engramma.experiment import described
 from engramma.planning import CPU_SHARE, free_memory
 from engramma.records import Store
 from engramma.study import Work
@@ -157,7 +157,7 @@ def keep_freed() -> None:
 
 def check(told: list[dict[str, Any]], device: str, kernel: str, data_dir: str | None) -> None:
     """See that data, settings and device fit together where the work is done."""
-    study._check([read(each) for each in told], study.device_for(device), kernel, data_dir)
+    study._check([described(each) for each in told], study.device_for(device), kernel, data_dir)
 
 
 def train(
@@ -176,6 +176,6 @@ def train(
             last = time.monotonic()
             me.log_event(topic, (number, work.done))
 
-    pack, place = [read(each) for each in told], study.device_for(options["device"])
+    pack, place = [described(each) for each in told], study.device_for(options["device"])
     watch = Work(on_change=say)
     return study.run(pack, Store(store), **{**options, "device": place}, watch=watch, prepared=True).ran

@@ -36,9 +36,9 @@ class Trained(NamedTuple):
 def trained(record: Recorded, data_dir: Path | str | None = None) -> Trained:
     """The network, the stream and the memories of a record, as they were when it ended."""
     from engramma.built import build
-    from engramma.experiment import read
+    from engramma.experiment import described
 
-    experiment = read(dict(record.description))
+    experiment = described(dict(record.description))
     built = build([experiment], data_dir=data_dir)
     kept = record.memories(len(built.stream) - 1)
     if kept is None:

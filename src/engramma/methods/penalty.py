@@ -164,8 +164,8 @@ class SI(Penalty):
     """
 
     merge: str = "online"
-    path: str = "mean"
-    damping: float = 1e-3
+    path: str = "sum"
+    damping: float = 1.0
     negative: str = "task"
 
     def __post_init__(self) -> None:

@@ -95,7 +95,7 @@ class Pseudorehearsal(Replay):
 
     pairs: str = "homogeneous"
     label: str = "strongest"
-    steps: int = 10
+    steps: int = 100
 
     def __post_init__(self) -> None:
         super().__post_init__()

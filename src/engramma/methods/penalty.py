@@ -159,7 +159,7 @@ class MAS(Penalty):
 class SI(Penalty):
     """Synaptic Intelligence: how much each weight's path lowered the loss (Zenke et al. 2017).
 
-    `path` "sum": the path integral summed over steps; "mean": divided by their number. `negative`
+    `path` "sum": the path integral summed over steps, as printed; "mean": divided by their number. `negative`
     "task": negative importances of a task are set to 0; "total": of the sum over tasks; "keep".
     """
 

@@ -274,6 +274,11 @@ def test_every_study_expands() -> None:
             assert data <= ({"digits", "states"} if scale == "demo" else {"mnist", "states"})
 
 
+def test_it_runs_as_a_module() -> None:
+    told = subprocess.run([sys.executable, "-m", "engramma", "--version"], capture_output=True, text=True)
+    assert told.stdout.startswith("engramma "), told.stderr
+
+
 def test_table_2_is_the_paper_s() -> None:
     runs = studies.load("table2").runs("paper")
     assert len(runs) == 520

@@ -253,6 +253,14 @@ def test_out_of_memory_of_a_single_run_says_so(tmp_path: Path, monkeypatch: pyte
         run([small()], Store(tmp_path))
 
 
+def test_a_step_over_everything_is_planned_for() -> None:
+    """All at once, rehearsed items too: room for all of them in one step, in which GEM looks back once."""
+    whole, parted = (small(method="rehearsal", strength=1.0, tasks=5, batch_size=b) for b in ("all", None))
+    assert planning.memory([whole]) > planning.memory([parted])
+    once, often = (small(method="gem", strength=1.0, batch_size=b) for b in ("all", 7))
+    assert planning.work(once, 1) < planning.work(often, 1)
+
+
 def test_seed_major_keeps_seeds_together() -> None:
     mixed = [small(seed=s, learning_rate=r) for r in (0.1, 0.2) for s in (4, 2)]
     assert [e.seed for e in seed_major(mixed)] == [4, 4, 2, 2]

@@ -69,9 +69,10 @@ def test_epochs_and_seeds_shuffle_anew() -> None:
     assert first == seen(batches, 2, 1)
 
 
-def test_what_fits_in_one_batch_is_left_as_it_is() -> None:
+@pytest.mark.parametrize("size", [5, 9, "all"])
+def test_what_fits_in_one_batch_is_left_as_it_is(size: int | str) -> None:
     items = numbered([5], 5)
-    ((batch, active),) = Batches(items, 5, "full", Replicas((0,))).epoch(0, 1)
+    ((batch, active),) = Batches(items, size, "full", Replicas((0,))).epoch(0, 1)
     assert active is None
     assert batch is items
 

@@ -82,11 +82,11 @@ def case(replicas: int, n: int, mode: str, size: Size) -> dict[str, float]:
     batch, scaled = stream[0].train, net.scale * theta
     h, a = kernel.product(batch.probe, scaled), (net.scale * theta[..., net.visible :]).contiguous()
     share = batch.weight / (batch.weight.sum(1, keepdim=True) * 10)
-    pulled = kernel.pull(h, a, batch.target, share, 1, net.interaction)
+    pulled = kernel.pull(h, a, batch.target, share, net.loss_of, net.interaction)
     grad, velocity = net.gradient(theta, batch), torch.zeros_like(theta)
     parts: dict[str, Callable[[], object]] = {
         "product": lambda: kernel.product(batch.probe, scaled),
-        "pull": lambda: kernel.pull(h, a, batch.target, share, 1, net.interaction),
+        "pull": lambda: kernel.pull(h, a, batch.target, share, net.loss_of, net.interaction),
         "product_back": lambda: kernel.product_back(pulled[0], batch.probe, net.neurons),
         "gradient": lambda: net.gradient(theta, batch),
         "step": lambda: kernel.step(theta, grad, velocity, 0.08, 0.6, net.visible, 1.0),

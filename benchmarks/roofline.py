@@ -69,7 +69,7 @@ def passes(dtype: torch.dtype) -> list[dict[str, object]]:
             f"pull, n = {n}",
             work,
             2 * w * B * M,
-            lambda f=f, a=a: kernel.pull(h, a, batch.target, share, 1, f),
+            lambda f=f, a=a: kernel.pull(h, a, batch.target, share, net.loss_of, f),
         )
     velocity = torch.zeros_like(theta)
     move = lambda: kernel.step(theta, theta, velocity, 0.1, 0.6, N - C, 1.0)  # noqa: E731

@@ -44,7 +44,7 @@ def tiled(net: DenseMemory, theta: Tensor, batch: Items) -> Tensor:
             off[neuron, k * count : (k + 1) * count] = -1
         difference = f(net.scale * (memories.T @ on)) - f(net.scale * (memories.T @ off))
         y = torch.tanh(difference.sum(0)).reshape(len(some), count)
-        error = error + (target[first : first + AT_ONCE] - y).pow(2 * net.exponent).sum()
+        error = error + (target[first : first + AT_ONCE] - y).pow(2).sum()
     error = error / (count * len(scored))
     return torch.autograd.grad(error, memories)[0].T[None].contiguous()
 
@@ -55,7 +55,7 @@ def broadcast(net: DenseMemory, theta: Tensor, batch: Items) -> Tensor:
     f, scale = net.interaction.value, net.scale
     h, a = scale * batch.probe[0] @ theta.T, scale * theta[:, net.visible :]
     o = (f(h[..., None] + 2 * a) - f(h)[..., None]).sum(1)
-    error = (batch.target[0] - torch.tanh(o)).pow(2 * net.exponent).mean()
+    error = net.loss_of.value(o, batch.target[0]).mean()
     return torch.autograd.grad(error, theta)[0][None]
 
 

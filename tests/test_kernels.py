@@ -27,7 +27,10 @@ from kernel_cases import (
 
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial, RectifiedPolynomial
 from engramma.kernels import reference
+from engramma.losses import SQUARED, Logistic, Loss, Squared
 from engramma.optimiser import ORDERS
+
+LOSSES: dict[float, Loss] = {2: Squared(2), 20: SQUARED, 1.5: Logistic()}  # of the vertices in SMOOTH
 
 MODULES = {"numba": "numba_cpu", "triton": "triton_gpu", "mixed": "triton_mixed"}
 
@@ -74,7 +77,7 @@ def test_odd_shapes(
     c = case(**shape, signed=signed, dtype=dtype, device=place)
     agree(kernel, "scores", (c.h, c.a, f, c.u), (1,))
     agree(kernel, "slopes", (c.h, c.a, c.g, f, c.u), (1, 2))
-    agree(kernel, "pull", (c.h, c.a, c.target, c.share, 1, f, c.u), (1, 2))
+    agree(kernel, "pull", (c.h, c.a, c.target, c.share, SQUARED, f, c.u), (1, 2))
     own = c.probe[..., -c.a.shape[-1] :]
     agree(kernel, "moments", (c.h, c.a, c.g, f, c.u, own, 1), (1, 2))
     agree(kernel, "moments", (c.h, c.a, c.g, f, c.u, own, 2), (1, 2))
@@ -85,8 +88,8 @@ def test_odd_shapes(
 def test_every_interaction(kernel: ModuleType, f: Interaction, signed: bool, place: torch.device) -> None:
     c = case(signed=signed, device=place)
     agree(kernel, "scores", (c.h, c.a, f, c.u), (1,))
-    for m in (1, 2, 5):
-        agree(kernel, "pull", (c.h, c.a, c.target, c.share, m, f, c.u), (1, 2))
+    for loss in (Logistic(), Squared(), Squared(2), Squared(5)):
+        agree(kernel, "pull", (c.h, c.a, c.target, c.share, loss, f, c.u), (1, 2))
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
@@ -125,9 +128,9 @@ def test_step(
 def test_the_slopes_of_untrained_memories_survive_in_float64(kernel: ModuleType, place: torch.device) -> None:
     """At n = 20 they are near 1e-45, and each memory's step is scaled by its own largest."""
     c = case(items=40, neurons=799, spread=0.1, device=place)
-    dh, _ = kernel.pull(c.h, c.a, c.target, c.share, 1, RectifiedPolynomial(20))
+    dh, _ = kernel.pull(c.h, c.a, c.target, c.share, SQUARED, RectifiedPolynomial(20))
     assert 0 < float(dh.abs().amax((0, 1)).max()) < 1e-35
-    agree(kernel, "pull", (c.h, c.a, c.target, c.share, 1, RectifiedPolynomial(20)), (1, 2))
+    agree(kernel, "pull", (c.h, c.a, c.target, c.share, SQUARED, RectifiedPolynomial(20)), (1, 2))
 
 
 @pytest.mark.parametrize("f", FEW, ids=str)
@@ -139,7 +142,7 @@ def test_a_neuron_without_weight_has_no_score_and_no_slope(
     a = torch.zeros_like(c.a)
     assert not bool(kernel.scores(c.h, a, f).any())
     assert not bool(kernel.slopes(c.h, a, c.g, f)[0].any())
-    assert not bool(kernel.pull(c.h, a, c.target, c.share, 1, f)[0].any())
+    assert not bool(kernel.pull(c.h, a, c.target, c.share, SQUARED, f)[0].any())
 
 
 def test_what_is_not_a_number_stays_where_it_is(kernel: ModuleType, place: torch.device) -> None:
@@ -168,7 +171,7 @@ def test_network(
 ) -> None:
     kernel, dtype, most = precision
     c = case(**shape, device=place)
-    network_agrees(kernel, c, f, dtype, most, autoassociative=autoassociative, exponent=2 if f.n == 2 else 1)
+    network_agrees(kernel, c, f, dtype, most, autoassociative=autoassociative, loss_of=LOSSES[f.n])
 
 
 def test_untrained_memories_learn(
@@ -179,9 +182,8 @@ def test_untrained_memories_learn(
     if dtype == torch.float32:
         pytest.skip("float32 cannot hold them")
     c = case(items=40, neurons=799, spread=0.1, device=place)
-    assert (
-        float(reference.pull(c.h, c.a, c.target, c.share, 1, RectifiedPolynomial(20))[0].abs().max()) < 1e-35
-    )
+    dh, _ = reference.pull(c.h, c.a, c.target, c.share, SQUARED, RectifiedPolynomial(20))
+    assert float(dh.abs().max()) < 1e-35
     network_agrees(kernel, c, RectifiedPolynomial(20), dtype, most)
 
 

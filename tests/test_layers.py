@@ -15,6 +15,7 @@ LIBRARY = {
     "diagnostics",
     "interactions",
     "kernels",
+    "losses",
     "measures",
     "methods",
     "network",

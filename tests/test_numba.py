@@ -83,8 +83,9 @@ CACHE = """
 import torch
 from engramma.interactions import LeakyRectifiedPolynomial
 from engramma.kernels import numba_cpu, numba_loops
+from engramma.losses import SQUARED
 h, g = torch.rand(1, 4, 3), torch.rand(1, 4, 2)
-numba_cpu.pull(h, h.mT[..., :2].contiguous(), g, g[..., 0], 1, LeakyRectifiedPolynomial(4))
+numba_cpu.pull(h, h.mT[..., :2].contiguous(), g, g[..., 0], SQUARED, LeakyRectifiedPolynomial(4))
 print(sum(numba_loops.pull.stats.cache_misses.values()), sum(numba_loops.pull.stats.cache_hits.values()))
 """
 

@@ -16,6 +16,7 @@ from engramma.checks import method_class
 from engramma.experiment import VARYING, Experiment
 from engramma.interactions import INTERACTIONS, LeakyRectifiedPolynomial
 from engramma.kernels import kernel_for
+from engramma.losses import Logistic, Squared
 from engramma.methods import Method
 from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser
@@ -68,7 +69,7 @@ def build(
         stream.neurons,
         stream.classes,
         form(first.vertex, **leak),
-        first.exponent,
+        Squared(first.exponent) if first.loss == "squared" else Logistic(),
         first.autoassociative,
         kernel=arithmetic,
         recall=recall,

@@ -26,7 +26,7 @@ from engramma.checks import complete, explain
 
 VARYING = ("seed", "strength", "learning_rate", "initial_temperature", "final_temperature")
 # Settings younger than records, and what those without them had: said where they differ, so that names last.
-LATER = {"normalise": "velocity", "recall_leak": None}
+LATER = {"normalise": "velocity", "recall_leak": None, "loss": "squared"}
 STATES = {"data": "states", "tasks": 2, "items": 10}  # of a stream of states, where nothing is said
 
 # TOML has no null: "none" stands for it.
@@ -77,7 +77,10 @@ class Experiment(BaseModel):
     )
     memories: int = setting(512, "Network", "how many", ge=1)
     spread: float = setting(0.1, "Network", "standard deviation of the initial memories", gt=0)
-    exponent: int = setting(1, "Network", "m of the loss (t - tanh o)^(2m)", ge=1)
+    loss: Literal["squared", "logistic"] = setting(
+        "squared", "Network", "(t - tanh o)^(2m), or the cross entropy log(1 + exp(-2 t o))"
+    )
+    exponent: int = setting(1, "Network", "m of the squared loss", ge=1)
     autoassociative: bool = setting(
         False, "Network", "every neuron is learned; so it is for states, only there"
     )

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from engramma.interactions import Interaction
 from engramma.kernels import reference
+from engramma.losses import SQUARED, Loss
 
 
 class Items(NamedTuple):
@@ -58,7 +59,7 @@ class DenseMemory:
     neurons: int
     classes: int
     interaction: Interaction
-    exponent: int = 1  # m of the loss (t - tanh o)^(2m)
+    loss_of: Loss = SQUARED  # of one scored neuron
     autoassociative: bool = False
     beta: float | Tensor = 1.0  # 1/T; a number, or one a replica
     kernel: ModuleType = reference
@@ -99,10 +100,10 @@ class DenseMemory:
         return self.kernel.scores(h, a, self.interaction, u)
 
     def loss(self, theta: Tensor, items: Items) -> Tensor:
-        """(R,): mean over items and scored neurons of (t - tanh o)^(2m)."""
+        """(R,): mean over items and scored neurons."""
         o = self.scores(theta, items.probe)
         target, weight = _spread(o, items.target, items.weight)
-        error = (target - torch.tanh(o)).pow(2 * self.exponent).mean(-1)
+        error = self.loss_of.value(o, target).mean(-1)
         return (error * weight).sum(-1) / weight.sum(-1).clamp(min=1)
 
     def gradient(self, theta: Tensor, items: Items) -> Tensor:
@@ -111,9 +112,9 @@ class DenseMemory:
         if hasattr(self.kernel, "gradient"):  # all of it at once
             scored, u = self._scored(theta, items.probe)
             aim = items.probe, items.target, share
-            return self.kernel.gradient(theta, *aim, self.scale, scored, self.exponent, self.interaction, u)
+            return self.kernel.gradient(theta, *aim, self.scale, scored, self.loss_of, self.interaction, u)
         h, a, u, scored = self._clamped(theta, items.probe)
-        dh, da = self.kernel.pull(h, a, items.target, share, self.exponent, self.interaction, u)
+        dh, da = self.kernel.pull(h, a, items.target, share, self.loss_of, self.interaction, u)
         grad = self.kernel.product_back(dh, items.probe, self.neurons)
         grad[..., scored] += da
         return grad.mul_(self.scale)
@@ -127,13 +128,12 @@ class DenseMemory:
         h, a, u, scored = self._clamped(theta, items.probe)
         o = self.kernel.scores(h, a, self.interaction, u)
         target, weight = _spread(o, items.target, items.weight)
-        y = torch.tanh(o)
         if pull == "predicted":
             target = self.answer(o)
         if pull in ("loss", "predicted"):
-            error = (target - y).pow(2 * self.exponent - 1)
-            g = -2 * self.exponent * error * (1 - y * y) / o.shape[-1]
+            g = self.loss_of.slope(o, target) / o.shape[-1]
         else:
+            y = torch.tanh(o)
             g = 2 * y * (1 - y * y)
             if pull == "norm":
                 g = g / (2 * y.norm(dim=-1, keepdim=True)).clamp(min=torch.finfo(y.dtype).tiny)

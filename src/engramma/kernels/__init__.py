@@ -9,13 +9,13 @@ M memories, N neurons, K scored neurons.
     product_back(dh (R,B,M), probe (S,B,N), N)     -> (R,M,N)  its transpose: sum_b dh x
     scores(h, a, f, u)                             -> (R,B,K)  sum_m f(h + 2 u a) - f(h), times u
     slopes(h, a, g, f, u)                          -> dh (R,B,M), da (R,M,K): g pulled back through scores
-    pull(h, a, target (S,B,K), share (S,B), m, f, u) -> dh, da of sum share (target - tanh scores)^(2m)
+    pull(h, a, target (S,B,K), share (S,B), loss, f, u) -> dh, da of sum share loss(scores, target)
     moments(h, a, g, f, u, x, power)               -> |dh|^power (R,B,M), sum_b |dh x + da_b|^power (R,M,K)
     step(theta, grad, velocity, rate, momentum, visible, clamp, normalise) -> theta, velocity
 
 and, where a kernel can do better than one after the other (it need not have this),
 
-    gradient(theta, probe, target, share, scale, scored, m, f, u) -> (R,M,N)  product, pull, product_back
+    gradient(theta, probe, target, share, scale, scored, loss, f, u) -> (R,M,N)  product, pull, product_back
 
 with h = (beta/N) probe . memory, a (R,M,K) = (beta/N) the memories' weights of the scored neurons,
 u (S,B,K) = minus the scored neurons' present values, or None where all of them stand at -1.

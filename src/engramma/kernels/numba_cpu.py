@@ -23,6 +23,7 @@ from engramma.kernels import numba_loops as loops
 from engramma.kernels import numba_signs as bits
 from engramma.kernels.numba_threads import cut, each
 from engramma.kernels.reference import prepare
+from engramma.losses import Loss
 
 __all__ = ["gradient", "moments", "prepare", "product", "product_back", "pull", "scores", "slopes", "step"]
 
@@ -44,7 +45,7 @@ def gradient(
     share: Tensor,
     scale: float | Tensor,
     scored: slice,
-    m: int,
+    loss: Loss,
     f: Interaction,
     u: Tensor | None = None,
 ) -> Tensor:
@@ -58,7 +59,7 @@ def gradient(
     # The scale goes onto the memories, which are few, and not onto the similarities, which are many.
     z = np.multiply(theta.numpy(), scales[:, None, None])
     a = np.ascontiguousarray(z[..., scored].swapaxes(1, 2))
-    turn = _turn(len(z), target, share, m, f, u, theta.dtype)
+    turn = _turn(len(z), target, share, loss, f, u, theta.dtype)
     blocks, times = cut(x.shape[1]), len(z) // len(x)
     largest = max(block.stop - block.start for block in blocks)
     spare = [np.empty((largest, z.shape[1]), x.dtype) for _ in range(torch.get_num_threads())]
@@ -125,9 +126,9 @@ def slopes(h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None = N
 
 
 def pull(
-    h: Tensor, a: Tensor, target: Tensor, share: Tensor, m: int, f: Interaction, u: Tensor | None = None
+    h: Tensor, a: Tensor, target: Tensor, share: Tensor, loss: Loss, f: Interaction, u: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    z, turn = _array(a.mT), _turn(len(h), target, share, m, f, u, h.dtype)
+    z, turn = _array(a.mT), _turn(len(h), target, share, loss, f, u, h.dtype)
 
     def work(r: int, block: slice, h_r: Any, dh: Any, da: Any) -> None:
         turn(r, block, h_r, z[r], dh, da)
@@ -205,7 +206,13 @@ def _back(x: Any, words: Any, row: int, block: slice, d: Any, out: Any) -> None:
 
 
 def _turn(
-    replicas: int, target: Tensor, share: Tensor, m: int, f: Interaction, u: Tensor | None, dtype: torch.dtype
+    replicas: int,
+    target: Tensor,
+    share: Tensor,
+    loss: Loss,
+    f: Interaction,
+    u: Tensor | None,
+    dtype: torch.dtype,
 ) -> Callable[..., None]:
     """`pull` of one replica's block of items: writes dh, which may be h itself, and adds half of da."""
     goal, weight = _array(target, dtype), _array(share, dtype)
@@ -215,7 +222,7 @@ def _turn(
 
     def turn(r: int, block: slice, h: Any, a: Any, dh: Any, da: Any) -> None:
         t, w, s = goal[r // times, block], weight[r // times, block], signs[r // fold, block]
-        loops.pull(h, a, t, w, m, s, n, leak, less, low, factor, dh, da)
+        loops.pull(h, a, t, w, loss.m, s, n, leak, less, low, factor, dh, da)
 
     return turn
 

@@ -146,7 +146,8 @@ def slopes(h, a, u, g, n, less, low, factor, dh, da):
 
 @njit(**LOOP)
 def pull(h, a, target, share, exponent, u, n, leak, less, low, factor, dh, da):
-    """`slopes` of the loss (target - tanh scores)^(2 exponent), items weighted by share (B,)."""
+    """`slopes` of the loss (target - tanh scores)^(2 exponent), or the logistic one where that is 0; items
+    weighted by share (B,)."""
     g = np.empty((TILE, a.shape[0]), h.dtype)
     for first in range(0, h.shape[0], TILE):
         last = min(first + TILE, h.shape[0])
@@ -156,7 +157,10 @@ def pull(h, a, target, share, exponent, u, n, leak, less, low, factor, dh, da):
             for k in range(a.shape[0]):
                 y = math.tanh(tile[b, k])
                 error = target[first + b, k] - y
-                result = -2 * exponent * (1 - y * y) * share[first + b] * error
+                if exponent:
+                    result = -2 * exponent * (1 - y * y) * share[first + b] * error
+                else:
+                    result = -share[first + b] * error
                 for _ in range(exponent - 1):
                     result *= error * error
                 tile[b, k] = result

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from engramma.interactions import Interaction
+from engramma.losses import Loss
 
 name = "reference"
 
@@ -68,12 +69,11 @@ def slopes(h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None = N
 
 
 def pull(
-    h: Tensor, a: Tensor, target: Tensor, share: Tensor, m: int, f: Interaction, u: Tensor | None = None
+    h: Tensor, a: Tensor, target: Tensor, share: Tensor, loss: Loss, f: Interaction, u: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     times = h.shape[0] // target.shape[0]
     target, share = target.repeat_interleave(times, 0), share.repeat_interleave(times, 0)
-    y = torch.tanh(scores(h, a, f, u))
-    g = -2 * m * (target - y).pow(2 * m - 1) * (1 - y * y) * share[..., None]
+    g = loss.slope(scores(h, a, f, u), target) * share[..., None]
     return slopes(h, a, g, f, u)
 
 

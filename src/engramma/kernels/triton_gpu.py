@@ -13,6 +13,7 @@ from engramma.interactions import Interaction, LeakyRectifiedPolynomial
 from engramma.kernels import reference
 from engramma.kernels.reference import moments, prepare, product, product_back, slopes
 from engramma.kernels.triton_jit import _pull, _scores, _step
+from engramma.losses import Loss
 
 name = "triton"
 
@@ -58,12 +59,12 @@ def scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None = None) -> Ten
 
 
 def pull(
-    h: Tensor, a: Tensor, target: Tensor, share: Tensor, m: int, f: Interaction, u: Tensor | None = None
+    h: Tensor, a: Tensor, target: Tensor, share: Tensor, loss: Loss, f: Interaction, u: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     if h.shape[-1] > MOST_MEMORIES:
-        return reference.pull(h, a, target, share, m, f, u)
+        return reference.pull(h, a, target, share, loss, f, u)
     dh = torch.empty_like(h, memory_format=torch.contiguous_format)
-    da = launch_pull(h, a, target, share, m, f, u, dh, dh, lift=0)
+    da = launch_pull(h, a, target, share, loss, f, u, dh, dh, lift=0)
     return dh, da.to(h.dtype)
 
 
@@ -72,7 +73,7 @@ def launch_pull(
     a: Tensor,
     target: Tensor,
     share: Tensor,
-    m: int,
+    loss: Loss,
     f: Interaction,
     u: Tensor | None,
     hi: Tensor,
@@ -100,7 +101,7 @@ def launch_pull(
         h, a, flat, target.contiguous(), share.contiguous(), hi, lo, parts, items, memories, neurons,
         replicas // target.shape[0], tiles, workers,
         lift=2.0**lift, drop=2.0 ** -(lift * f.n), leak_slope=leak_slope,
-        signs=signs, exponent=m, split=hi.dtype == torch.bfloat16, **known, **shape,
+        signs=signs, exponent=loss.m, split=hi.dtype == torch.bfloat16, **known, **shape,
     )  # fmt: skip
     return parts.sum(1, dtype=torch.float64).mT
 

@@ -114,7 +114,8 @@ def _pull(
             g = error
             for _ in tl.static_range(exponent - 1):
                 g = g * error * error
-            g = (-8 * n * exponent) * g * (e * q * q) * share
+            # 0 is the logistic loss, whose slope is the error alone
+            g = ((-8 * n * exponent) * g * (e * q * q) if exponent else -n * error) * share
             if signs:
                 dh += (g * u)[:, None] * (on_slope - slope)
             else:

@@ -18,6 +18,7 @@ from engramma.interactions import Interaction
 from engramma.kernels import reference, triton_gpu
 from engramma.kernels.triton_gpu import scores, step
 from engramma.kernels.triton_jit import _split
+from engramma.losses import Loss
 
 name = "triton-mixed"
 
@@ -88,13 +89,13 @@ def lift_of(n: float) -> int:
 
 
 def pull(
-    h: Tensor, a: Tensor, target: Tensor, share: Tensor, m: int, f: Interaction, u: Tensor | None = None
+    h: Tensor, a: Tensor, target: Tensor, share: Tensor, loss: Loss, f: Interaction, u: Tensor | None = None
 ) -> tuple[Parts, Tensor]:
     lift = lift_of(f.n)
     bits = lift * (f.n - 1)
     hi = torch.empty(h.shape, dtype=torch.bfloat16, device=h.device)
     lo = torch.empty_like(hi)
-    da = triton_gpu.launch_pull(h, a, target, share, m, f, u, hi, lo, lift)
+    da = triton_gpu.launch_pull(h, a, target, share, loss, f, u, hi, lo, lift)
     return Parts(hi, lo, bits), da.mul_(2.0**-bits)
 
 

@@ -76,6 +76,21 @@ def test_resumed_equals_uninterrupted(method: str, seeds: tuple[int, ...], tmp_p
     assert not list(broken.checkpoints.iterdir())
 
 
+def test_a_checkpoint_that_costs_more_than_its_share_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packs, "LIGHT", 0)
+    pack = [small(seed=seed) for seed in range(2)]
+    whole = run_pack(pack, Store(tmp_path / "a"), checkpoint_share=float("inf"))
+    for name, share, kept in (("dear", 1e-12, []), ("cheap", 1e12, [1])):
+        store = Store(tmp_path / name)
+        with pytest.raises(Stop):
+            run_pack(pack, store, tick=stop_at(1, 3), checkpoint_share=share)
+        assert checkpoints.stages(store, packs.pack_name(pack)) == kept
+        again = run_pack(pack, store, checkpoint_share=share)
+        assert all(same(a, b) for a, b in zip(whole, again, strict=True))
+
+
 def test_broken_off_while_records_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pack = [small(seed=seed) for seed in range(3)]
     whole = run_pack(pack, Store(tmp_path / "a"))

@@ -59,6 +59,15 @@ def save(store: Store, pack: str, point: Checkpoint) -> None:
     write_folder(store.checkpoints / pack / str(point.done), files, store.owner, replace=True)
 
 
+def size(point: Checkpoint) -> int:
+    """Bytes of its tensors, about as many as a file of them has."""
+    tensors = dict(point.measured)
+    if point.theta is not None:
+        tensors["theta"] = point.theta
+        flatten(point.state, "state", tensors)
+    return sum(tensor.nbytes for tensor in tensors.values())
+
+
 def load(
     store: Store, pack: str, done: int, method: Method | None, device: torch.device | str
 ) -> Checkpoint | None:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from engramma.watch import Watcher
 
 POINTS = 25  # of a curve, a task
+LIGHT = 2**24  # bytes of a checkpoint that costs next to nothing
+PACE = 2e8  # bytes of a heavier one written in a second, until one has been timed
 
 Tick = Callable[[Experiment, int, int, int], None]  # (first of the pack, replicas, task, epoch)
 
@@ -73,15 +75,16 @@ def run_pack(
     curve_every: int | None = None,
     keep_memories: bool = False,
     keep_checkpoints: bool = False,
-    checkpoint_after: float = 0.0,
+    checkpoint_share: float = 0.1,
     tick: Tick | None = None,
     watcher: Watcher | None = None,
 ) -> list[Record]:
     """Train experiments of one family together and store a record of each, in the order given.
 
     Accuracies are measured before training, every `curve_every` epochs (default: 25 times a task) and
-    after each task. A checkpoint is kept after each task until the records are stored. A `watcher`
-    (watch.py) sees the pack begin, every epoch with what was measured, and its end.
+    after each task. A checkpoint is kept after a task until the records are stored, where writing it takes
+    no more than `checkpoint_share` of the time since the last, or next to nothing. A `watcher` (watch.py)
+    sees the pack begin, every epoch with what was measured, and its end.
     """
     ordered = seed_major(experiments)
     first, name = ordered[0], pack_name(ordered)
@@ -101,6 +104,7 @@ def run_pack(
     if watcher:
         watcher.start(ordered, built)
     started = written = time.perf_counter()
+    pace = PACE
     if theta is not None:  # else every task was learned: only records were missing
         steps = train(
             built.network,
@@ -143,10 +147,12 @@ def run_pack(
                         "memories": keep_memories,
                     },
                 )
-                now = time.perf_counter()
-                if keep or (now - written >= checkpoint_after and (whole or len(ordered) > 1)):
+                now, size = time.perf_counter(), checkpoints.size(saved)
+                worth = size <= LIGHT or (now - written) * checkpoint_share >= size / pace
+                if keep or (worth and (whole or len(ordered) > 1)):
                     checkpoints.save(store, name, saved)
-                    written = now
+                    written = time.perf_counter()
+                    pace = size / (written - now)
                     if not keep:
                         checkpoints.discard(store, name, below=done)
     if watcher:

@@ -58,7 +58,10 @@ def train_pruned(experiments: list[Experiment], store: Store, **options: Any) ->
     while True:
         left = drop(left, store, options.get("device", "cpu"))
         try:
-            done = study.run(left, store, curve_every=every, watcher=Pause(), **options)
+            always = float("inf")  # the checkpoint after the second task is what decides, whatever it costs
+            done = study.run(
+                left, store, curve_every=every, watcher=Pause(), checkpoint_share=always, **options
+            )
             return {record.name: record for record in done.records}
         except Paused:
             continue

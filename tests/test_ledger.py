@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from engramma import measures, methods, studies
+from engramma import archive, measures, methods, studies, tables, typeset
 from engramma.datasets import Dataset
 from engramma.experiment import described
 from engramma.interactions import LeakyRectifiedPolynomial
@@ -26,6 +26,7 @@ from engramma.streams import ClassStream
 from engramma.train import train
 
 RESULTS = Path(__file__).parent.parent / "results"
+PAGE = Path(__file__).parent.parent / "docs" / "reproduction.md"
 
 LEDGER: list[tuple[float, Method, float, float]] = [
     (2, methods.Vanilla(), 0.342, 0.006),
@@ -70,3 +71,31 @@ def test_published_runs_keep_their_names() -> None:
     assert len(records) == len(store) == 520
     assert all(described(record.description).name == record.name for record in records)
     assert {run.experiment.name for run in studies.load("table2").runs("paper")} == {r.name for r in records}
+
+
+def printed(table: tables.Table) -> list[str]:
+    """The rows of a table as Markdown, without their labels."""
+    rows = [line.split(" | ", 1) for line in typeset.FORMATS["md"](table).splitlines() if " | " in line]
+    return [cells for label, cells in rows if "±" in cells or "×" in cells]
+
+
+def test_the_page_says_what_the_published_records_say(tmp_path: Path) -> None:
+    """Table 2 from the records of `results`, Table 1 from the packed searches, every one of them sound and
+    of a run that a study of the paper would run."""
+    page = PAGE.read_text("utf-8")
+    second = printed(tables.table2(list(Store(RESULTS))))
+    assert len(second) == 13
+    assert [row for row in second if row not in page] == []
+
+    searches = Store(tmp_path).open()
+    archive.unpack(RESULTS / "searches.tar.gz", searches)
+    small = {"si.path": "mean", "si.damping": 5e-5}
+    runs = {name: studies.load(name).runs("paper") for name in studies.names()}
+    runs |= {name: studies.changed(runs[name], small) for name in ("table1", "table2", "si")}
+    known = {run.experiment.name for part in runs.values() for run in part}
+    assert [name for name in searches.names() if name not in known] == []
+    assert f"{len(searches):,}" in page
+    first = {run.experiment.name for run in runs["table1"]}
+    rows = printed(tables.table1([record for record in searches if record.name in first]))
+    assert len(rows) == 4
+    assert [row for row in rows if row not in page] == []

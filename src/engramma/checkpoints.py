@@ -45,12 +45,17 @@ class Checkpoint:
     facts: dict[str, Any]
 
 
-def save(store: Store, pack: str, point: Checkpoint) -> None:
+def _tensors(point: Checkpoint) -> tuple[dict[str, Tensor], Any]:
+    """Every tensor of a checkpoint under its name in the file, and the shape of the method's state."""
     tensors: dict[str, Tensor] = {f"measured/{k}": v for k, v in point.measured.items()}
-    tree = None
-    if point.theta is not None:
-        tensors["theta"] = point.theta
-        tree = flatten(point.state, "state", tensors)
+    if point.theta is None:
+        return tensors, None
+    tensors["theta"] = point.theta
+    return tensors, flatten(point.state, "state", tensors)
+
+
+def save(store: Store, pack: str, point: Checkpoint) -> None:
+    tensors, tree = _tensors(point)
     small, types = {}, {}
     for name, tensor in tensors.items():
         small[name], types[name] = _shrink(tensor)
@@ -61,11 +66,7 @@ def save(store: Store, pack: str, point: Checkpoint) -> None:
 
 def size(point: Checkpoint) -> int:
     """Bytes of its tensors, about as many as a file of them has."""
-    tensors = dict(point.measured)
-    if point.theta is not None:
-        tensors["theta"] = point.theta
-        flatten(point.state, "state", tensors)
-    return sum(tensor.nbytes for tensor in tensors.values())
+    return sum(tensor.nbytes for tensor in _tensors(point)[0].values())
 
 
 def load(

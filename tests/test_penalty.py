@@ -172,6 +172,27 @@ def test_memory_aware_synapses(power: int, name: str, value, stream, network, ra
     torch.testing.assert_close(found, loop(network, theta, stream[0].train, value, power), **near)
 
 
+@pytest.mark.parametrize("sample", [1, 5, 99])
+@pytest.mark.parametrize(
+    ("make", "value", "size"),
+    [
+        (lambda sample: EWC(sample=sample), loss, 1),
+        (lambda sample: EWC(sample=sample, fisher="batch", batch=3), loss, 3),
+        (lambda sample: EWC(sample=sample, labels="predicted"), predicted, 1),
+        (lambda sample: MAS(sample=sample), output, 1),
+    ],
+)
+def test_importances_of_a_sample(make, value, size: int, sample: int, stream, network, random, near) -> None:
+    """Of the first items of the task, and of all 16 where more are asked for."""
+    theta = random()
+    method, now = make(sample), Now(network, stream[0], 1, 0, REPLICAS)
+    found = method.importance(method.start(theta), now, theta)
+    expected = loop(network, theta, stream[0].train.row(slice(0, sample)), value, 2, size)
+    torch.testing.assert_close(found, expected, **near)
+    everything = make(None).importance(method.start(theta), now, theta)
+    assert torch.equal(found, everything) == (sample > 16)
+
+
 def test_unit_importances_have_a_mean_of_one(stream, network, random) -> None:
     for method in (L2(unit=True), EWC(unit=True), MAS(unit=True), SI(unit=True)):
         state, _ = lived(method, stream, network, random)
@@ -285,6 +306,8 @@ def _again(random):
         (lambda: EWC(fisher="all"), "fisher must be item or batch"),
         (lambda: EWC(labels="sampled"), "labels must be true or predicted"),
         (lambda: EWC(batch=0), "batch must be at least 1"),
+        (lambda: EWC(sample=0), "sample must be at least 1"),
+        (lambda: MAS(sample=-3), "sample must be at least 1"),
         (lambda: MAS(power=3), "power must be 1 or 2"),
         (lambda: MAS(output="l1"), "output must be squared or norm"),
         (lambda: SI(path="max"), "path must be sum or mean"),

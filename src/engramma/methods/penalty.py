@@ -96,7 +96,25 @@ class L2(Penalty):
 
 
 @dataclass(frozen=True)
-class EWC(Penalty):
+class Measured(Penalty):
+    """Importances measured on the task's items: on `sample` of them (the first, in an order that is
+    random already), or on all."""
+
+    later: ClassVar[dict[str, Any]] = {"sample": None}
+
+    sample: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sample is not None and self.sample < 1:
+            raise ValueError(f"sample must be at least 1, not {self.sample}")
+
+    def items(self, now: Now) -> Items:
+        return now.task.train.row(slice(0, self.sample))
+
+
+@dataclass(frozen=True)
+class EWC(Measured):
     """Elastic Weight Consolidation: the Fisher information (Kirkpatrick et al. 2017).
 
     `fisher` "item": squared gradient of every item's loss, averaged; "batch": square of the gradient
@@ -119,7 +137,7 @@ class EWC(Penalty):
             raise ValueError(f"batch must be at least 1, not {self.batch}")
 
     def importance(self, state: Anchored, now: Now, theta: Tensor) -> Tensor:
-        items: Items = now.task.train
+        items = self.items(now)
         if self.fisher == "item":
             pull = "loss" if self.labels == "true" else "predicted"
             return now.network.per_item(theta, items, pull, 2)
@@ -132,7 +150,7 @@ class EWC(Penalty):
 
 
 @dataclass(frozen=True)
-class MAS(Penalty):
+class MAS(Measured):
     """Memory Aware Synapses: how much the outputs answer to each weight (Aljundi et al. 2018).
 
     `power` 2: squared per-item gradients; 1: their absolute values. `output` "squared": of the squared
@@ -152,7 +170,7 @@ class MAS(Penalty):
 
     def importance(self, state: Anchored, now: Now, theta: Tensor) -> Tensor:
         pull = "output" if self.output == "squared" else "norm"
-        return now.network.per_item(theta, now.task.train, pull, self.power)
+        return now.network.per_item(theta, self.items(now), pull, self.power)
 
 
 @dataclass(frozen=True)

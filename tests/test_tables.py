@@ -404,3 +404,8 @@ def test_scores_table_of_nothing_says_so():
     with pytest.raises(ValueError, match=r"measure must be one of average, .* not 'f1'"):
         tables.scores([record()], measure="f1")
     assert tables.table2([]).agreeing == (0, 0)
+
+
+def test_the_caption_says_how_sure_its_count_is():
+    assert "drawn again" not in tables.table2(whole_table(2)).caption
+    assert "drawn again, in 95 % of 2,000 draws" in tables.table2(whole_table(3)).caption

@@ -17,6 +17,15 @@ from engramma import paper
 FLOOR = 0.03  # a difference this small is never held against a cell
 
 
+def _pooled(own: Any, printed: float) -> Any:
+    return np.sqrt((own**2 + printed**2) / 2)
+
+
+def _inside(difference: Any, pooled: Any) -> Any:
+    # Printed numbers have three decimals: do not let the last bit of a sum decide.
+    return np.abs(difference) <= np.maximum(FLOOR, 2 * pooled) + 1e-12
+
+
 @dataclass(frozen=True)
 class Cell:
     """The trials of one cell, and what the paper printed there."""
@@ -51,15 +60,22 @@ class Cell:
         if self.printed is None:
             return math.nan
         own = self.printed.sd if math.isnan(self.sd) else self.sd
-        return math.sqrt((own**2 + self.printed.sd**2) / 2)
+        return float(_pooled(own, self.printed.sd))
 
     @property
     def agrees(self) -> bool | None:
         """None where there is nothing to compare."""
         if self.printed is None or not len(self.values) or not self.alike:
             return None
-        # Printed numbers have three decimals: do not let the last bit of a sum decide.
-        return abs(self.difference) <= max(FLOOR, 2 * self.pooled_sd) + 1e-12
+        return bool(_inside(self.difference, self.pooled_sd))
+
+    def redrawn(self, draws: int, rng: np.random.Generator) -> np.ndarray:
+        """(draws,) bool: whether it agrees where its trials are drawn again, with replacement."""
+        assert self.printed is not None
+        # Sorted: the order in which records are read must not change what is drawn.
+        drawn = rng.choice(np.sort(self.values), (draws, len(self.values)))
+        pooled = _pooled(drawn.std(1, ddof=1), self.printed.sd)
+        return _inside(drawn.mean(1) - self.printed.mean, pooled)
 
     @property
     def welch(self) -> tuple[float, float]:
@@ -127,3 +143,14 @@ class Table:
         """(cells that agree with the paper, cells that can be compared)."""
         judged = [cell.agrees for cell in self.cells if cell.agrees is not None]
         return sum(judged), len(judged)
+
+    def redrawn(self, draws: int = 2000) -> tuple[int, int] | None:
+        """How many cells agree where the trials of each are drawn again, with replacement: from the lowest
+        to the highest number that 95 % of the draws give. None where cells have fewer than three trials."""
+        judged = [c for c in self.cells if isinstance(c, Cell) and c.agrees is not None]
+        if not judged or min(len(cell.values) for cell in judged) < 3:
+            return None
+        rng = np.random.default_rng(0)
+        counts = np.sum([cell.redrawn(draws, rng) for cell in judged], 0)
+        low, high = np.percentile(counts, (2.5, 97.5))
+        return int(low), int(high)

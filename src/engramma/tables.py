@@ -52,6 +52,9 @@ def table2(records: Sequence[Recorded], score: str | None = None) -> Table:
             f", our difference from it, and ✓ where the two agree: |difference| ≤ max({FLOOR:g}, "
             f"2 · pooled sd), with pooled sd = √((s₁² + s₂²)/2). {agree} of {judged} cells agree"
         )
+        if spread := made.redrawn():
+            low, high = spread
+            caption += f" ({low} to {high} where the trials of each are drawn again, in 95 % of 2,000 draws)"
     return replace(made, caption=f"{caption}{_absent(lines)}.{_other_setting(records)}")
 
 

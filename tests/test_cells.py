@@ -1,0 +1,42 @@
+"""How many cells agree with the paper, and how sure that number is."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from engramma import paper
+from engramma.cells import Cell, Line, Table
+
+
+def of_trials(*cells: list[float]) -> Table:
+    """A table of vanilla's cell at n = 2 (paper: 0.366 ± 0.016), as often as there are lists of trials."""
+    printed = paper.Printed(0.366, 0.016)
+    line = Line("Vanilla", tuple(Cell(np.array(values), printed=printed) for values in cells))
+    return Table("table2", "", ("n=2",) * len(cells), (line,))
+
+
+def test_what_cannot_change_is_counted_the_same_in_every_draw():
+    near, far = [0.36, 0.365, 0.37, 0.375], [0.5, 0.505, 0.51, 0.515]
+    assert of_trials(near).redrawn() == (1, 1)
+    assert of_trials(far).redrawn() == (0, 0)
+    assert of_trials(near, far, near).redrawn() == (2, 2)
+
+
+def test_the_share_of_draws_that_agree_is_the_bootstraps():
+    """Against every draw there is, 4^4 of them, one by one."""
+    trials = [0.37, 0.39, 0.41, 0.43]
+    cell = Cell(np.array(trials), printed=paper.Printed(0.366, 0.016))
+    every = [Cell(np.array(t), printed=cell.printed).agrees for t in product(trials, repeat=4)]
+    share = cell.redrawn(20_000, np.random.default_rng(1)).mean()
+    assert share == pytest.approx(np.mean(every), abs=0.015)
+    assert 0.2 < share < 0.9
+    assert of_trials(trials, trials).redrawn() == (0, 2)
+
+
+def test_a_range_only_where_there_are_trials_to_draw_from():
+    assert of_trials([0.36, 0.37]).redrawn() is None
+    assert of_trials([0.36, 0.37, 0.38], [0.5]).redrawn() is None
+    assert of_trials().redrawn() is None

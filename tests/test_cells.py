@@ -36,6 +36,15 @@ def test_the_share_of_draws_that_agree_is_the_bootstraps():
     assert of_trials(trials, trials).redrawn() == (0, 2)
 
 
+def test_the_order_of_the_trials_changes_no_draw():
+    cell = of_trials([0.37, 0.39, 0.41, 0.43]).lines[0].cells[0]
+    other = of_trials([0.43, 0.37, 0.41, 0.39]).lines[0].cells[0]
+    assert isinstance(cell, Cell)
+    assert isinstance(other, Cell)
+    first, second = (c.redrawn(500, np.random.default_rng(1)) for c in (cell, other))
+    assert np.array_equal(first, second)
+
+
 def test_a_range_only_where_there_are_trials_to_draw_from():
     assert of_trials([0.36, 0.37]).redrawn() is None
     assert of_trials([0.36, 0.37, 0.38], [0.5]).redrawn() is None

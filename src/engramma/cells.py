@@ -15,6 +15,7 @@ import numpy as np
 from engramma import paper
 
 FLOOR = 0.03  # a difference this small is never held against a cell
+DRAWS = 2000  # by which the sureness of a count is judged
 
 
 def _pooled(own: Any, printed: float) -> Any:
@@ -144,7 +145,7 @@ class Table:
         judged = [cell.agrees for cell in self.cells if cell.agrees is not None]
         return sum(judged), len(judged)
 
-    def redrawn(self, draws: int = 2000) -> tuple[int, int] | None:
+    def redrawn(self, draws: int = DRAWS) -> tuple[int, int] | None:
         """How many cells agree where the trials of each are drawn again, with replacement: from the lowest
         to the highest number that 95 % of the draws give. None where cells have fewer than three trials."""
         judged = [c for c in self.cells if isinstance(c, Cell) and c.agrees is not None]
@@ -152,5 +153,5 @@ class Table:
             return None
         rng = np.random.default_rng(0)
         counts = np.sum([cell.redrawn(draws, rng) for cell in judged], 0)
-        low, high = np.percentile(counts, (2.5, 97.5))
+        low, high = np.percentile(counts, (2.5, 97.5), method="inverted_cdf")  # counts, none between two
         return int(low), int(high)

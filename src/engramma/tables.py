@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engramma import paper, trials
-from engramma.cells import FLOOR, Cell, LambdaCell, Line, Table
+from engramma.cells import DRAWS, FLOOR, Cell, LambdaCell, Line, Table
 from engramma.trials import Recorded
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ def table2(records: Sequence[Recorded], score: str | None = None) -> Table:
         )
         if spread := made.redrawn():
             low, high = spread
-            caption += f" ({low} to {high} where the trials of each are drawn again, in 95 % of 2,000 draws)"
+            caption += (
+                f" ({low} to {high} where the trials of each are drawn again, in 95 % of {DRAWS:,} draws)"
+            )
     return replace(made, caption=f"{caption}{_absent(lines)}.{_other_setting(records)}")
 
 

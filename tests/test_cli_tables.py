@@ -34,13 +34,29 @@ def store(tmp_path_factory) -> str:
         scores = draw.uniform(0.2, 0.9, (tasks, tasks))
         epoch = np.arange(0, tasks * run.experiment.epochs + 1, 20)
         curves = {"epoch": epoch, name: draw.uniform(0, 1, (len(epoch), tasks))}
-        Store(place).write(Record(run.experiment.describe(), {name: scores}, curves))
+        found = {name: scores} | ({"macro_f1": scores - 0.1} if name == "accuracy" else {})
+        Store(place).write(Record(run.experiment.describe(), found, curves))
     return str(place)
 
 
 def ask(app: typer.Typer, *words: str) -> tuple[int, str, str]:
     made = CliRunner().invoke(app, words, env={"COLUMNS": "80"})
     return made.exit_code, made.stdout, made.stderr
+
+
+def test_another_score_of_the_records(app, store):
+    code, plain, _ = ask(app, "table", "table2", "--from", store, "--format", "csv")
+    code, text, error = ask(app, "table", "table2", "--from", store, "--format", "csv", "--score", "macro_f1")
+    assert code == 0, error
+    means = [[float(row["mean"]) for row in csv.DictReader(io.StringIO(t))] for t in (plain, text)]
+    assert np.allclose(np.array(means[1]), np.array(means[0]) - 0.1)  # as they were written
+    code, text, _ = ask(app, "table", "table2", "--from", store, "--score", "macro_f1")
+    assert "Average macro F1 after the last task" in " ".join(text.split())
+    code, _, error = ask(app, "table", "table2", "--from", store, "--score", "f2")
+    assert code == 2
+    assert "score must be one of accuracy, macro_f1, not 'f2'" in " ".join(error.split())
+    code, _, error = ask(app, "table", "lost-attractors", "--from", store, "--score", "accuracy")
+    assert "score must be one of recalled" in " ".join(error.split())
 
 
 def test_table_in_every_format(app, store, tmp_path):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def table2(records: Sequence[Recorded], score: str | None = None) -> Table:
-    """Average accuracy of the 13 rows at the paper's four vertices, beside the paper's."""
+    """Average accuracy, or another score, of the 13 rows at the paper's four vertices, beside the paper's."""
     places: dict[Any, list[Recorded]] = {}
     for record in records:
         place = (*trials.table_key(record), float(trials.setting(record, "vertex")))
@@ -44,8 +44,9 @@ def table2(records: Sequence[Recorded], score: str | None = None) -> Table:
     made = Table("table2", "", tuple(f"n={v}" for v in paper.vertices()), lines, paper.categories())
     agree, judged = made.agreeing
     caption = (
-        f"Average accuracy after the last task, {_scale(records)}: mean ± sample standard deviation over "
-        f"{_count(lines)} a cell; the best of each category in bold. Below it the paper's mean"
+        f"Average {_written(score or 'accuracy')} after the last task, {_scale(records)}: mean ± sample "
+        f"standard deviation over {_count(lines)} a cell; the best of each category in bold. "
+        "Below it the paper's mean"
     )
     if alike:
         caption += (
@@ -165,7 +166,7 @@ def scores(
     heads = tuple(f"n={v:g}" if column == "vertex" else f"{column} {v}" for v in across)
     what = score or next(iter(records[0].scores))
     caption = (
-        f"{measure.replace('_', ' ').capitalize()} of {what.replace('_', ' ')}, {_scale(records)}: mean ± "
+        f"{measure.replace('_', ' ').capitalize()} of {_written(what)}, {_scale(records)}: mean ± "
         f"sample standard deviation over {_count(lines)} a cell; the best of each column in bold"
         f"{_absent(lines)}."
     )
@@ -173,6 +174,10 @@ def scores(
 
 
 TABLES: dict[str, Callable[..., Table]] = {"table1": table1, "table2": table2, "scores": scores}
+
+
+def _written(score: str) -> str:
+    return score.replace("_", " ").replace("f1", "F1")
 
 
 def _cell(

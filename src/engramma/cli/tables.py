@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -78,6 +79,12 @@ def table(
         Optional[Path],  # noqa: UP045
         typer.Option(help="File to write to; its ending says the format too.", metavar="FILE"),
     ] = None,
+    score: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="Another score of the records: macro_f1, ...", metavar="NAME", show_default="accuracy"
+        ),
+    ] = None,
 ) -> None:
     """Make a table of the paper from records, beside the paper's own numbers.
 
@@ -92,7 +99,7 @@ def table(
         made = [tables.table1_chosen(found)]
     else:
         records = _records(name, store, scale, rows, found, changes)
-        made = [make(records) for make in _tables(name, tables.TABLES)]
+        made = [make(records, **_scored(make, score)) for make in _tables(name, tables.TABLES)]
     for each in made:
         if form == "rich":
             show.out.print(typeset.terminal(each))
@@ -187,6 +194,15 @@ def _tables(name: str, known: dict) -> list:
     if name == EVERYTHING:
         return [known[EVERYTHING]]
     return [known[kind] for kind in studies.load(name).tables or [EVERYTHING]]
+
+
+def _scored(make: Callable[..., Table], score: str | None) -> dict[str, str]:
+    """The score a table is asked for, as an argument of what makes it."""
+    if score is None:
+        return {}
+    if "score" not in inspect.signature(make).parameters:
+        raise ValueError("score must be left out: a table of lambdas is of the score they were chosen by")
+    return {"score": score}
 
 
 def _open(store: Path):

@@ -146,9 +146,9 @@ def project(grad: Tensor, references: Tensor, margin: float = 0.0, ridge: float 
     satisfies all, it is returned as it is."""
     g, G = grad.flatten(1).double(), references.flatten(2).double()
     dots = (G @ g[..., None])[..., 0]
-    if G.shape[1] == 1 and margin == 0:
+    if G.shape[1] == 1:
         own = (G * G).sum(-1) + ridge
-        v = (-dots / own.clamp(min=torch.finfo(own.dtype).tiny)).clamp(min=0)
+        v = (-dots / own.clamp(min=torch.finfo(own.dtype).tiny)).clamp(min=margin)
     else:
         v = dual(G @ G.mT, dots, margin, ridge)
     violated = (dots < 0).any(1)

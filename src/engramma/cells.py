@@ -27,6 +27,11 @@ def _inside(difference: Any, pooled: Any) -> Any:
     return np.abs(difference) <= np.maximum(FLOOR, 2 * pooled) + 1e-12
 
 
+def agreement(difference: float, own: float, printed: float) -> bool:
+    """The rule of Table 2, of a difference and the two standard deviations."""
+    return bool(_inside(difference, _pooled(own, printed)))
+
+
 @dataclass(frozen=True)
 class Cell:
     """The trials of one cell, and what the paper printed there."""

@@ -1,0 +1,224 @@
+"""The screening of protocols: with the published one it is the library's loop."""
+
+from __future__ import annotations
+
+import csv
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from benchmarks import screen as command
+from benchmarks import screened, screening
+from benchmarks.screening import Found, Point, screen
+from benchmarks.tried import Hidden, Labelled, Trapezoid, labelled, unit
+
+from engramma import paper
+from engramma.built import build
+from engramma.experiment import read
+from engramma.interactions import LeakyRectifiedPolynomial
+from engramma.methods import SI
+from engramma.network import DenseMemory, Items
+from engramma.train import train
+
+SMALL = {"data": "digits", "items": 300, "tasks": 3, "epochs": 60, "memories": 32}
+ROWS = [command.ROWS[i] for i in (0, 1, 2, 3, 4, 9, 10, 11, 12)]
+
+
+def library(row: str, vertex: int, seeds: tuple[int, ...], sizes: dict[str, object]) -> list[torch.Tensor]:
+    """[(R,M,N)] after each task, by the library's own loop."""
+    name, _, proportion = row.partition("@")
+    strength = float(proportion) if proportion else paper.chosen_lambda(name, vertex)
+    given = {**sizes, "method": name, "strength": strength, "vertex": float(vertex)}
+    built = build([read({**given, "seed": seed}) for seed in seeds])
+    parts = built.network, built.stream, built.method, built.optimiser, built.replicas, built.theta
+    return [built.theta, *(moment.theta for moment in train(*parts) if moment.ends_task)]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_with_the_published_protocol_it_is_the_librarys_loop(
+    row: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds, sizes = (3, 4), {**SMALL, "epochs": 20}  # few: rounding grows with every step
+    start, *expected = library(row, 5, seeds, sizes)
+    found, learn = [], screening.learn
+
+    def watched(theta: torch.Tensor, *rest: Any) -> None:
+        learn(theta, *rest)
+        found.append(theta.clone())
+
+    monkeypatch.setattr(screening, "learn", watched)
+    screening.screen(row, 5, [Point(0.1, 0.875)], seeds, **sizes)
+    assert len(found) == len(expected) == 3
+    for ours, theirs, before in zip(found, expected, [start, *expected], strict=False):
+        assert torch.allclose(ours, theirs, rtol=0, atol=1e-8)
+        assert (ours - before).abs().mean() > 0.01
+
+
+def test_points_train_together_as_alone() -> None:
+    points = [Point(0.1, 0.875), Point(0.15, 0.95, class_rate=2.0), Point(0.1, 0.875, factor=30.0)]
+    together = screen("mas", 5, points, (3, 4), **SMALL)
+    for index, point in enumerate(points):
+        alone = screen("mas", 5, [point], (3, 4), **SMALL)
+        assert torch.allclose(alone.accuracy, together.accuracy[index :: len(points)])
+    assert len({round(float(a), 4) for a in together.accuracy}) > 3
+
+
+def test_class_weights_have_a_rate_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 0 they rest where they began, at 3 they move three times as far in the first epoch."""
+    found, learn = [], screening.learn
+
+    def watched(theta: torch.Tensor, *rest: Any) -> None:
+        found.append(theta.clone())
+        learn(theta, *rest)
+        found.append(theta.clone())
+
+    monkeypatch.setattr(screening, "learn", watched)
+    points = [Point(0.1, 0.875, class_rate=rate) for rate in (0.0, 1.0, 3.0)]
+    screen("vanilla", 5, points, (3,), **{**SMALL, "epochs": 1, "tasks": 1})
+    moved = found[1] - found[0]
+    assert (moved[0, :, -10:] == 0).all()
+    assert torch.allclose(moved[2, :, -10:], 3 * moved[1, :, -10:])
+    assert torch.equal(moved[2, :, :-10], moved[0, :, :-10])
+    assert (moved[0, :, :-10] != 0).any()
+
+
+def test_batches_take_every_item_once_an_epoch_each_time_in_another_order() -> None:
+    ids = torch.arange(10)[None]
+    items = Items(ids[..., None].double(), ids[..., None].double(), torch.ones(1, 10), ids)
+    cut = screening._batches(items, 4, 3, 0)
+    epochs = [[batch.ids[0].tolist() for batch in cut()] for _ in range(3)]
+    assert all([len(batch) for batch in epoch] == [5, 5] for epoch in epochs)
+    assert all(sorted(epoch[0] + epoch[1]) == list(range(10)) for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2]
+    whole = [batch.ids[0].tolist() for batch in screening._batches(items, None, 3, 0)()]
+    assert whole == [list(range(10))]
+
+
+def network(kind: type[DenseMemory] = DenseMemory, **more: object) -> DenseMemory:
+    return kind(12, 3, LeakyRectifiedPolynomial(3.0), beta=4.0, **more)  # type: ignore[arg-type]
+
+
+def some_items(net: DenseMemory) -> SimpleNamespace:
+    draw = torch.Generator().manual_seed(0)
+    probe = torch.randint(0, 2, (1, 7, net.neurons), generator=draw).double() * 2 - 1
+    probe[..., net.visible :] = -1
+    truth = torch.randint(0, net.classes, (1, 7), generator=draw)
+    target = torch.full((1, 7, net.classes), -1.0, dtype=torch.float64).scatter_(-1, truth[..., None], 1.0)
+    theta = torch.randn(1, 5, net.neurons, generator=draw, dtype=torch.float64)
+    return SimpleNamespace(probe=probe, target=target, truth=truth[0], theta=theta)
+
+
+def test_labels_in_the_probe_are_algorithm_1_as_printed() -> None:
+    """Neuron i on and off, every other neuron, class neurons too, as in the item: by autograd."""
+    net = network(Labelled)
+    some = some_items(net)
+    items = labelled(Items(some.probe, some.target, torch.ones(1, 7).double(), torch.zeros(1, 7)), net)
+    theta = some.theta.clone().requires_grad_(True)
+    outputs = []
+    for i in range(net.visible, net.neurons):
+        on, off = items.probe[0].clone(), items.probe[0].clone()
+        on[:, i], off[:, i] = 1.0, -1.0
+        energy = [net.interaction.value(net.scale * x @ theta[0].T).sum(-1) for x in (on, off)]
+        outputs.append(energy[0] - energy[1])
+    loss = ((torch.tanh(torch.stack(outputs, -1)) - some.target[0]) ** 2).mean()
+    (expected,) = torch.autograd.grad(loss, theta)
+    found = net.gradient(some.theta, items)
+    assert torch.allclose(found, expected, rtol=1e-10, atol=1e-14)
+    hidden = network().gradient(some.theta, items._replace(probe=some.probe))
+    assert not torch.allclose(found, hidden, rtol=1e-3)
+
+
+def test_one_largest_entry_moves_a_memory_by_the_rate_and_two_move_both_parts() -> None:
+    g = torch.randn(2, 3, 8, dtype=torch.float64) * torch.tensor([1.0] * 5 + [50.0] * 3)
+    joint, apart = unit(g, 5, "joint").abs(), unit(g, 5, "apart").abs()
+    assert torch.allclose(joint.amax(-1), torch.ones(2, 3, dtype=torch.float64))
+    assert (joint[..., :5].amax(-1) < 0.5).all()
+    assert torch.allclose(apart[..., :5].amax(-1), torch.ones(2, 3, dtype=torch.float64))
+    assert torch.allclose(apart[..., 5:].amax(-1), torch.ones(2, 3, dtype=torch.float64))
+    assert torch.equal(unit(torch.zeros(1, 1, 8), 5, "apart"), torch.zeros(1, 1, 8))
+
+
+def test_the_trapezoidal_path_of_a_quadratic_is_what_the_loss_fell_by() -> None:
+    """Loss theta^2 / 2: the rule is exact, whatever the steps; the gradient before a step alone is not."""
+    rule, plain = Trapezoid(strength=1.0), SI(strength=1.0)
+    theta = torch.full((1, 1, 2), 3.0, dtype=torch.float64)
+    state, other = rule.start(theta), plain.start(theta)
+    now = SimpleNamespace()
+    for step in (0.5, -0.2, 2.4, 0.1, 0.0):
+        grad, move = theta.clone(), torch.full_like(theta, -step)
+        state = rule.observe(state, now, grad, grad, move)  # type: ignore[arg-type]
+        other = plain.observe(other, now, grad, grad, move)  # type: ignore[arg-type]
+        theta = theta + move
+    fell = (3.0**2 - theta**2) / 2
+    assert torch.allclose(torch.as_tensor(state.path), fell)
+    assert not torch.allclose(torch.as_tensor(other.path), fell)
+
+
+def test_hidden_probes_relax_from_class_neurons_off() -> None:
+    net, held = network(Hidden), network(Hidden, held=True)
+    some = some_items(net)
+    state = some.probe.clone()
+    state[..., net.visible :] = 1.0
+    assert torch.equal(net.relax(some.theta, state).state, network().relax(some.theta, some.probe).state)
+    rest = held.relax(some.theta, state).state
+    assert (rest[..., net.visible :] == -1).all()
+    expected = network().relax(some.theta, some.probe, neurons=slice(0, net.visible)).state
+    assert torch.equal(rest, expected)
+
+
+def test_the_command_adds_lines_that_the_summary_reads(tmp_path, capsys) -> None:
+    out = tmp_path / "screening.csv"
+    small = ["--items", "100", "--epochs", "2", "--memories", "8", "--seeds", "3-4", "--device", "cpu"]
+    given = ["l2", "--vertices", "2,5", "--pairs", "0.1/0.875,0.15/0.95", "--factors", "1,3"]
+    told = command.parser().parse_args([*given, *small, "--set", "unit=0", "--out", str(out)])
+    assert told.settings == [("unit", 0)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "screen", lambda row, n, points, seeds, *a, **k: fake(len(points), len(seeds)))
+        assert command.main([*given, *small, "--out", str(out)]) == 0
+        assert command.main([*given, *small, "--out", str(out)]) == 0
+    with out.open() as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 2 * 2 * 4  # one header for both
+    assert lines[0]["accuracy"] == "0.000"
+    assert lines[1]["settings"] == "lambda x3"
+    assert lines[0]["seeds"] == "3-4"
+    out.write_text(out.read_text().replace("\n100,", "\n10000,"))
+    assert screened.main([str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert "8 means" in shown  # those at the paper's lambda
+    assert "0/4" in shown
+
+
+def fake(points: int, seeds: int) -> Found:
+    zero = torch.zeros(points * seeds)
+    return Found(zero, zero, zero, zero, torch.zeros(points * seeds, 5))
+
+
+def test_the_summary_finds_cells_that_never_agree_at_once() -> None:
+    def line(n: int, accuracy: float, rate: float) -> dict[str, str]:
+        told = {key: "" for key in command.COLUMNS}
+        return told | {"row": "ewc", "n": str(n), "accuracy": str(accuracy), "rate": str(rate), "sd": "0.01"}
+
+    ten, twenty = screened.printed(("ewc", 10)), screened.printed(("ewc", 20))
+    good, bad = (ten.mean, twenty.mean), (ten.mean + 0.3, twenty.mean - 0.3)
+    one = [line(10, good[0], 0.1), line(20, bad[1], 0.1), line(10, bad[0], 0.2), line(20, good[1], 0.2)]
+    assert screened.exclusive(one, fewest=2) == [("ewc", 10, 20, 2, 1, 1)]
+    both = [*one, line(10, good[0], 0.3), line(20, good[1], 0.3)]
+    assert screened.exclusive(both, fewest=2) == []
+    assert screened.by_cell(both)["ewc", 10] == (2, 3)
+
+
+def test_published_screening_is_readable_and_its_rows_are_table_2s() -> None:
+    lines = screened.read(screened.SCREENING)
+    assert {line["row"] for line in lines} <= set(command.ROWS)
+    assert tuple(lines[0]) == command.COLUMNS
+    assert all(0 <= float(line["accuracy"]) <= 1 for line in lines)
+    assert np.isfinite([float(line["without_leak"]) for line in lines if line["without_leak"]]).all()
+
+
+def test_unknown_rows_are_refused(capsys) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["dropout"])
+    assert "vanilla" in capsys.readouterr().err

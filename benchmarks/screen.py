@@ -86,6 +86,9 @@ def parser() -> argparse.ArgumentParser:
     parse.add_argument("--epochs", type=int, default=500)
     parse.add_argument("--memories", type=int, default=512)
     parse.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parse.add_argument(
+        "--dtype", choices=("float32", "float64", "mixed"), help="mixed on CUDA, float64 elsewhere"
+    )
     parse.add_argument("--data-dir", help="where MNIST lies")
     parse.add_argument("--out", type=Path, help="a CSV file to add to")
     return parse
@@ -131,6 +134,7 @@ def run(told: argparse.Namespace, out: TextIO) -> None:
         )
     ]
     sizes = {"items": told.items, "epochs": told.epochs, "memories": told.memories}
+    sizes |= {"dtype": told.dtype} if told.dtype else {}
     writer = csv.writer(out, lineterminator="\n")
     for row, vertex in itertools.product(told.rows, told.vertices):
         began = time.perf_counter()
@@ -153,15 +157,19 @@ def run(told: argparse.Namespace, out: TextIO) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     told = parser().parse_args(arguments)
-    if told.out is None:
-        csv.writer(sys.stdout, lineterminator="\n").writerow(COLUMNS)
-        run(told, sys.stdout)
-        return 0
-    fresh = not told.out.exists() or told.out.stat().st_size == 0
-    with told.out.open("a", newline="") as out:
-        if fresh:
-            csv.writer(out, lineterminator="\n").writerow(COLUMNS)
-        run(told, out)
+    try:
+        if told.out is None:
+            csv.writer(sys.stdout, lineterminator="\n").writerow(COLUMNS)
+            run(told, sys.stdout)
+            return 0
+        fresh = not told.out.exists() or told.out.stat().st_size == 0
+        with told.out.open("a", newline="") as out:
+            if fresh:
+                csv.writer(out, lineterminator="\n").writerow(COLUMNS)
+            run(told, out)
+    except (ValueError, TypeError, OSError) as error:
+        print(f"screen: {error}", file=sys.stderr)
+        return 2
     return 0
 
 

@@ -206,9 +206,14 @@ def _method(
     kind: Any = Trapezoid if name == "si" and protocol.rule == "trapezoid" else METHODS[name]
     if proportion:
         return kind(proportion=float(proportion), **settings)
+    if kind.strength_name is None:
+        return kind(**settings)
     printed = paper.chosen_lambda(name, vertex)
     if printed is None:
-        return kind(**settings)
+        known = ", ".join(str(v) for v in paper.vertices())
+        raise ValueError(
+            f"vertices must be of {known} for {name}: the paper has no other lambdas, not {vertex}"
+        )
     return kind(strength=column([printed * p.factor for p in points], theta), **settings)
 
 

@@ -218,7 +218,20 @@ def test_published_screening_is_readable_and_its_rows_are_table_2s() -> None:
     assert np.isfinite([float(line["without_leak"]) for line in lines if line["without_leak"]]).all()
 
 
-def test_unknown_rows_are_refused(capsys) -> None:
+def test_bad_input_gets_one_line(capsys, tmp_path) -> None:
     with pytest.raises(SystemExit):
         command.main(["dropout"])
     assert "vanilla" in capsys.readouterr().err
+    for given, said in (
+        (["ewc", "--vertices", "3"], "vertices must be of 2, 5, 10, 20 for ewc"),
+        (["vanilla", "--dtype", "mixed"], "dtype mixed needs a CUDA device"),
+        (["mas", "--vertices", "2", "--set", "power=3"], "power must be 1 or 2"),
+        (["mas", "--vertices", "2", "--set", "colour=3"], "colour"),
+        (["vanilla", "--out", str(tmp_path / "none" / "x.csv")], "No such file"),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("benchmarks.screening.read", lambda told: read({**told, **SMALL}))
+            assert command.main([*given, "--device", "cpu"]) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert error.count("\n") == 1

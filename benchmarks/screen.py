@@ -19,26 +19,9 @@ from typing import Any, TextIO
 
 import torch
 
+from benchmarks.screened import ROWS, Line
 from benchmarks.screening import Found, Point, Protocol, screen
 from engramma import paper
-
-COLUMNS = (
-    *(
-        "items",
-        "normalise",
-        "scaled",
-        "batch",
-        "probe",
-        "rate",
-        "temperature",
-        "row",
-        "n",
-        "settings",
-        "recall",
-    ),
-    *("seeds", "accuracy", "sd", "without_leak", "own", "macro_f1", "pooled_f1"),
-)
-ROWS = [r.method if r.proportion is None else f"{r.method}@{r.proportion:g}" for r in paper.rows()]
 
 
 def numbers(text: str) -> list[float]:
@@ -94,34 +77,37 @@ def parser() -> argparse.ArgumentParser:
     return parse
 
 
-def lines(
-    row: str, vertex: int, points: list[Point], found: Found, told: argparse.Namespace
-) -> list[list[str]]:
+def lines(row: str, vertex: int, points: list[Point], found: Found, told: argparse.Namespace) -> list[Line]:
     """A line for each point, over its seeds."""
-    seeds, out = told.seeds, []
+    out, several = [], len(told.seeds) > 1
     for index, point in enumerate(points):
         mine = slice(index, None, len(points))
-        accuracy = found.accuracy[mine]
-        extra = [
-            f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
-            for name, value in told.settings
-        ]
+        extra = [f"{name}={value}" for name, value in told.settings]
         extra += ["trapezoid"] if row == "si" and told.rule == "trapezoid" else []
         extra += [f"lambda x{point.factor:.3g}"] if point.factor != 1 else []
         extra += [f"start={told.start}"] if told.start != "random" else []
         extra += [f"class rate x{point.class_rate:g}"] if point.class_rate != 1 else []
-        out.append(
-            [
-                str(told.items), told.normalise, told.scaled, str(told.batch or "all"), told.probe,
-                f"{point.rate:g}", f"{point.temperature:g}", row, str(vertex), "; ".join(extra),
-                "with the leak",
-                f"{seeds[0]}-{seeds[-1]}" if len(seeds) > 1 else str(seeds[0]),
-                f"{accuracy.mean():.3f}", f"{accuracy.std():.3f}" if len(seeds) > 1 else "",
-                f"{found.without_leak[mine].mean():.3f}",
-                " ".join(f"{x:.2g}" for x in found.own[mine].mean(0).tolist()),
-                f"{found.macro_f1[mine].mean():.3f}", f"{found.pooled_f1[mine].mean():.3f}",
-            ]
-        )  # fmt: skip
+        line = Line(
+            items=str(told.items),
+            normalise=told.normalise,
+            scaled=told.scaled,
+            batch=str(told.batch or "all"),
+            probe=told.probe,
+            rate=f"{point.rate:g}",
+            temperature=f"{point.temperature:g}",
+            row=row,
+            n=str(vertex),
+            settings="; ".join(extra),
+            recall="with the leak",
+            seeds=f"{told.seeds[0]}-{told.seeds[-1]}" if several else str(told.seeds[0]),
+            accuracy=f"{found.accuracy[mine].mean():.3f}",
+            sd=f"{found.accuracy[mine].std():.3f}" if several else "",
+            without_leak=f"{found.without_leak[mine].mean():.3f}",
+            own=" ".join(f"{x:.2g}" for x in found.own[mine].mean(0).tolist()),
+            macro_f1=f"{found.macro_f1[mine].mean():.3f}",
+            pooled_f1=f"{found.pooled_f1[mine].mean():.3f}",
+        )
+        out.append(line)
     return out
 
 
@@ -159,13 +145,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     told = parser().parse_args(arguments)
     try:
         if told.out is None:
-            csv.writer(sys.stdout, lineterminator="\n").writerow(COLUMNS)
+            csv.writer(sys.stdout, lineterminator="\n").writerow(Line._fields)
             run(told, sys.stdout)
             return 0
         fresh = not told.out.exists() or told.out.stat().st_size == 0
         with told.out.open("a", newline="") as out:
             if fresh:
-                csv.writer(out, lineterminator="\n").writerow(COLUMNS)
+                csv.writer(out, lineterminator="\n").writerow(Line._fields)
             run(told, out)
     except (ValueError, TypeError, OSError) as error:
         print(f"screen: {error}", file=sys.stderr)

@@ -13,65 +13,90 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from engramma import paper
 from engramma.cells import agreement
 
 SCREENING = Path(__file__).parents[1] / "docs" / "screening.csv"
 FEWEST = 10  # protocols in which a pair was tried before it is spoken of
+ROWS = {r.method if r.proportion is None else f"{r.method}@{r.proportion:g}": r for r in paper.rows()}
 
-Cell = tuple[str, int]
-Line = dict[str, str]
+
+class Line(NamedTuple):
+    """A line of the file: a protocol and a cell of Table 2, and what was found, means over the seeds."""
+
+    items: str
+    normalise: str
+    scaled: str
+    batch: str
+    probe: str
+    rate: str
+    temperature: str
+    row: str
+    n: str
+    settings: str  # of the row, and what else differs from the published protocol
+    recall: str
+    seeds: str
+    accuracy: str
+    sd: str  # of the accuracy; empty for a single seed
+    without_leak: str  # accuracy recalled without the leak
+    own: str  # accuracies of the tasks, each after it was learned
+    macro_f1: str
+    pooled_f1: str  # macro F1 of the items of all tasks together
+
+    @property
+    def inside(self) -> bool:
+        """By the rule of Table 2; a mean of one seed has the paper's deviation."""
+        told = paper.printed(ROWS[self.row], int(self.n))
+        assert told is not None
+        return agreement(float(self.accuracy) - told.mean, float(self.sd or told.sd), told.sd)
+
+    @property
+    def protocol(self) -> tuple[str, ...]:
+        """What cells of one row have in common: all that was chosen, the row's own settings among it."""
+        return (*self[1:7], self.settings, self.recall)
 
 
 def read(path: Path) -> list[Line]:
     with path.open(newline="") as file:
-        lines = csv.DictReader(file)
-        return [line for line in lines if line["items"] == "10000" and "lambda x" not in line["settings"]]
+        lines = (Line(**line) for line in csv.DictReader(file))
+        return [line for line in lines if line.items == "10000" and "lambda x" not in line.settings]
 
 
-def printed(cell: Cell) -> paper.Printed:
-    name, _, proportion = cell[0].partition("@")
-    for row in paper.rows():
-        if row.method == name and (row.proportion is None or f"{row.proportion:g}" == proportion):
-            found = paper.printed(row, cell[1])
-            assert found is not None
-            return found
-    raise ValueError(f"{cell[0]} is no row of Table 2")
-
-
-def inside(line: Line, score: str = "accuracy") -> bool:
-    """By the rule of Table 2; a mean of one seed has the paper's deviation."""
-    told = printed((line["row"], int(line["n"])))
-    return bool(agreement(float(line[score]) - told.mean, float(line["sd"] or told.sd), told.sd))
-
-
-def protocol(line: Line) -> tuple[str, ...]:
-    """What cells of one protocol have in common, the row's own settings among it."""
-    keys = ("normalise", "scaled", "batch", "probe", "rate", "temperature", "settings", "recall", "row")
-    return tuple(line[key] for key in keys)
-
-
-def by_cell(lines: Iterable[Line]) -> dict[Cell, tuple[int, int]]:
-    """{cell: (means that agree, means)}."""
-    found: dict[Cell, list[bool]] = defaultdict(list)
+def by_cell(lines: Iterable[Line]) -> dict[tuple[str, int], tuple[int, int]]:
+    """{(row, n): (means that agree, means)}."""
+    found: dict[tuple[str, int], list[bool]] = defaultdict(list)
     for line in lines:
-        found[line["row"], int(line["n"])].append(inside(line))
-    return {cell: (sum(all_), len(all_)) for cell, all_ in found.items()}
+        found[line.row, int(line.n)].append(line.inside)
+    return {cell: (sum(agree), len(agree)) for cell, agree in found.items()}
 
 
-def exclusive(lines: Iterable[Line], fewest: int = FEWEST) -> list[tuple[str, int, int, int, int, int]]:
-    """(row, n, other n, protocols with both tried, those with n inside, with the other n): never both."""
-    tables: dict[tuple[str, ...], dict[int, bool]] = defaultdict(dict)
+class Exclusive(NamedTuple):
+    """Two cells of a row that never agreed at once."""
+
+    row: str
+    n: int
+    other: int
+    tried: int  # protocols with both
+    first: int  # those with n inside
+    second: int  # those with the other
+
+
+def exclusive(lines: Iterable[Line], fewest: int = FEWEST) -> list[Exclusive]:
+    """A cell tried twice with one protocol, by other seeds, counts as inside where it was so once."""
+    tables: dict[str, dict[tuple[str, ...], dict[int, bool]]] = defaultdict(lambda: defaultdict(dict))
     for line in lines:
-        tables[protocol(line)][int(line["n"])] = inside(line)
+        cells = tables[line.row][line.protocol]
+        cells[int(line.n)] = cells.get(int(line.n), False) or line.inside
     out = []
-    for row in dict.fromkeys(key[-1] for key in tables):
+    for row, protocols in tables.items():
         for a, b in itertools.combinations(paper.vertices(), 2):
-            tried = [(t[a], t[b]) for key, t in tables.items() if key[-1] == row and a in t and b in t]
-            first, other = sum(x for x, _ in tried), sum(y for _, y in tried)
-            if len(tried) >= fewest and not any(x and y for x, y in tried):
-                out.append((row, a, b, len(tried), first, other))
+            tried = [(cells[a], cells[b]) for cells in protocols.values() if a in cells and b in cells]
+            if len(tried) >= fewest and (True, True) not in tried:
+                out.append(
+                    Exclusive(row, a, b, len(tried), *(sum(column) for column in zip(*tried, strict=True)))
+                )
     return out
 
 
@@ -83,10 +108,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{'means that agree':22}" + "".join(f"{f'n={n}':>10}" for n in vertices))
     for row in dict.fromkeys(cell[0] for cell in counts):
         cells = (counts.get((row, n), (0, 0)) for n in vertices)
-        print(f"{row:22}" + "".join(f"{f'{good}/{all_}':>10}" for good, all_ in cells))
+        print(f"{row:22}" + "".join(f"{f'{good}/{tried}':>10}" for good, tried in cells))
     print("\nnever both inside, with one protocol and one setting of the row:")
-    for row, a, b, tried, first, other in exclusive(lines):
-        print(f"{row:22} n={a} ({first} times) and n={b} ({other}), of {tried}")
+    for row, a, b, tried, first, second in exclusive(lines):
+        print(f"{row:22} n={a} ({first} times) and n={b} ({second}), of {tried}")
     return 0
 
 

@@ -22,6 +22,7 @@ from engramma.experiment import read
 from engramma.interactions import LeakyRectifiedPolynomial
 from engramma.methods import GEM, METHODS, Method, Now
 from engramma.network import DenseMemory, Items
+from engramma.streams import ClassStream
 
 
 class Point(NamedTuple):
@@ -62,7 +63,7 @@ def write(state: Any, fresh: Any) -> None:
 
 def repeat(epoch: Callable[[], None], times: int, record: bool) -> None:
     """Runs `epoch` so many times; where it is recorded, all but the first two from a CUDA graph."""
-    if not record:
+    if not record or times < 3:
         for _ in range(times):
             epoch()
         return
@@ -107,20 +108,23 @@ def screen(
 ) -> Found:
     """Trains every point with every seed, together. `row`: a method, with @proportion where it has one."""
     each = [point for _ in seeds for point in points]
-    common = {"vertex": float(vertex), "dtype": "mixed" if device == "cuda" else "float64", **sizes}
+    precise = "mixed" if device.startswith("cuda") else "float64"
+    common = {"vertex": float(vertex), "dtype": precise, **sizes}
     runs = [read({**common, "seed": seed}) for seed in seeds for _ in points]
     built = build(runs, device, "auto", data_dir)
+    stream = built.stream
+    assert isinstance(stream, ClassStream)
     theta, network = built.theta.clone(), _network(built, protocol, each)
     method = _method(row, vertex, each, protocol, settings or {}, theta)
     state, accuracies = method.start(theta), []
-    for task in (built.stream[index] for index in range(len(built.stream))):
+    for task in (stream[index] for index in range(len(stream))):
         if protocol.probe == "labels":
             task = task._replace(train=labelled(task.train, network))
         now, state = Now(network, task, 1, 0, built.replicas), own(state)
         learn(theta, now, method, state, each, protocol, runs[0].epochs)
         state = method.consolidate(state, now, theta.clone())
-        accuracies.append(built.stream.evaluate(network, theta)["accuracy"][:, task.index].cpu())
-    return _found(built, network, theta, torch.stack(accuracies, 1))
+        accuracies.append(measures.accuracy(stream.confusion(network, theta, task.index)).double())
+    return _found(stream, network, theta, accuracies)
 
 
 def learn(
@@ -188,6 +192,8 @@ def _network(built: Built, protocol: Protocol, points: Sequence[Point]) -> Dense
     known: dict[str, Any] = {k: getattr(built.network, k) for k in DenseMemory.__dataclass_fields__}
     known["beta"] = column([1 / p.temperature for p in points], built.theta)
     if protocol.probe == "labels":
+        if protocol.start != "random":
+            raise ValueError("start must be random where probes hold labels")
         return Labelled(**known)
     if protocol.start != "random":
         return Hidden(**known, held=protocol.start == "held")
@@ -217,17 +223,13 @@ def _method(
     return kind(strength=column([printed * p.factor for p in points], theta), **settings)
 
 
-def _found(built: Built, network: DenseMemory, theta: Tensor, accuracies: Tensor) -> Found:
+def _found(stream: ClassStream, network: DenseMemory, theta: Tensor, own: list[Tensor]) -> Found:
     free = replace(network, interaction=LeakyRectifiedPolynomial(network.interaction.n, 0.0))
-    scores, counts = built.stream.evaluate(network, theta), []
-    for index in range(len(built.stream)):
-        test = built.stream[index].test
-        truth = test.target.argmax(-1).repeat_interleave(len(theta) // len(test.target), 0)
-        counts.append(measures.confusion(network.predict(theta, test.probe), truth, network.classes))
+    counts = torch.stack([stream.confusion(network, theta, task) for task in range(len(stream))])
     return Found(
-        scores["accuracy"].mean(1).cpu(),
-        scores["macro_f1"].mean(1).cpu(),
-        measures.macro_f1(torch.stack(counts).sum(0)).cpu(),
-        built.stream.evaluate(free, theta)["accuracy"].mean(1).cpu(),
-        accuracies,
+        measures.accuracy(counts).double().mean(0).cpu(),
+        measures.macro_f1(counts).mean(0).cpu(),
+        measures.macro_f1(counts.sum(0)).cpu(),
+        stream.evaluate(free, theta)["accuracy"].mean(1).cpu(),
+        torch.stack(own, 1).cpu(),
     )

@@ -57,6 +57,9 @@ def test_another_score_of_the_records(app, store):
     assert "score must be one of accuracy, macro_f1, not 'f2'" in " ".join(error.split())
     code, _, error = ask(app, "table", "lost-attractors", "--from", store, "--score", "accuracy")
     assert "score must be one of recalled" in " ".join(error.split())
+    code, _, error = ask(app, "table", "table1", "--from", store, "--score", "macro_f1")
+    assert code == 2
+    assert "score must be left out" in error
 
 
 def test_table_in_every_format(app, store, tmp_path):

@@ -13,6 +13,7 @@ from benchmarks import screen as command
 from benchmarks import screened, screening
 from benchmarks.screening import Found, Point, screen
 from benchmarks.tried import Hidden, Labelled, Trapezoid, labelled, unit
+from sklearn.metrics import accuracy_score, f1_score
 
 from engramma import paper
 from engramma.built import build
@@ -23,7 +24,7 @@ from engramma.network import DenseMemory, Items
 from engramma.train import train
 
 SMALL = {"data": "digits", "items": 300, "tasks": 3, "epochs": 60, "memories": 32}
-ROWS = [command.ROWS[i] for i in (0, 1, 2, 3, 4, 9, 10, 11, 12)]
+ROWS = [row for row in screened.ROWS if not row.endswith("@0.5")]
 
 
 def library(row: str, vertex: int, seeds: tuple[int, ...], sizes: dict[str, object]) -> list[torch.Tensor]:
@@ -63,6 +64,25 @@ def test_points_train_together_as_alone() -> None:
         alone = screen("mas", 5, [point], (3, 4), **SMALL)
         assert torch.allclose(alone.accuracy, together.accuracy[index :: len(points)])
     assert len({round(float(a), 4) for a in together.accuracy}) > 3
+
+
+def test_scores_are_scikit_learns_and_the_pooled_one_is_of_all_items_at_once() -> None:
+    found = screen("vanilla", 5, [Point(0.1, 0.875)], (3,), **SMALL)
+    built = build([read({**SMALL, "vertex": 5.0, "seed": 3})])
+    parts = built.network, built.stream, built.method, built.optimiser, built.replicas, built.theta
+    *_, last = train(*parts)
+    truths, answers = [], []
+    for task in range(3):
+        test = built.stream[task].test
+        truths.append(test.target[0].argmax(-1).numpy())
+        answers.append(last.network.predict(last.theta, test.probe)[0].numpy())
+    pairs = list(zip(truths, answers, strict=True))
+    macro = [f1_score(truth, answer, average="macro") for truth, answer in pairs]
+    assert float(found.accuracy[0]) == pytest.approx(np.mean([accuracy_score(*pair) for pair in pairs]))
+    assert float(found.macro_f1[0]) == pytest.approx(np.mean(macro))
+    pooled = f1_score(np.concatenate(truths), np.concatenate(answers), average="macro")
+    assert float(found.pooled_f1[0]) == pytest.approx(pooled)
+    assert abs(pooled - np.mean(macro)) > 0.01
 
 
 def test_class_weights_have_a_rate_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,25 +217,52 @@ def fake(points: int, seeds: int) -> Found:
 
 
 def test_the_summary_finds_cells_that_never_agree_at_once() -> None:
-    def line(n: int, accuracy: float, rate: float) -> dict[str, str]:
-        told = {key: "" for key in command.COLUMNS}
-        return told | {"row": "ewc", "n": str(n), "accuracy": str(accuracy), "rate": str(rate), "sd": "0.01"}
+    def line(n: int, off: float, rate: float) -> screened.Line:
+        told = paper.printed(screened.ROWS["ewc"], n)
+        assert told
+        blank = screened.Line(*[""] * len(screened.Line._fields))
+        return blank._replace(row="ewc", n=str(n), accuracy=str(told.mean + off), rate=str(rate), sd="0.01")
 
-    ten, twenty = screened.printed(("ewc", 10)), screened.printed(("ewc", 20))
-    good, bad = (ten.mean, twenty.mean), (ten.mean + 0.3, twenty.mean - 0.3)
-    one = [line(10, good[0], 0.1), line(20, bad[1], 0.1), line(10, bad[0], 0.2), line(20, good[1], 0.2)]
+    one = [line(10, 0, 0.1), line(20, -0.3, 0.1), line(10, 0.3, 0.2), line(20, 0, 0.2)]
     assert screened.exclusive(one, fewest=2) == [("ewc", 10, 20, 2, 1, 1)]
-    both = [*one, line(10, good[0], 0.3), line(20, good[1], 0.3)]
-    assert screened.exclusive(both, fewest=2) == []
-    assert screened.by_cell(both)["ewc", 10] == (2, 3)
+    assert screened.exclusive(one, fewest=3) == []
+    again = [*one, line(20, 0, 0.1), line(20, -0.3, 0.1)]  # other seeds of the first: inside once is inside
+    assert screened.exclusive(again, fewest=2) == []
+    assert screened.by_cell(again)["ewc", 20] == (2, 4)
 
 
 def test_published_screening_is_readable_and_its_rows_are_table_2s() -> None:
     lines = screened.read(screened.SCREENING)
-    assert {line["row"] for line in lines} <= set(command.ROWS)
-    assert tuple(lines[0]) == command.COLUMNS
-    assert all(0 <= float(line["accuracy"]) <= 1 for line in lines)
-    assert np.isfinite([float(line["without_leak"]) for line in lines if line["without_leak"]]).all()
+    assert {line.row for line in lines} == set(screened.ROWS)
+    assert all(0 <= float(line.accuracy) <= 1 for line in lines)
+    assert len(screened.by_cell(lines)) == 52
+
+
+def test_the_screening_holds_the_ten_trial_tables() -> None:
+    """What the page counts of it is with them."""
+    ten = [line for line in screened.read(screened.SCREENING) if line.seeds == "0-9"]
+    tables = {rate: [line for line in ten if line.rate == rate] for rate in ("0.1", "0.15")}
+    assert {rate: sum(line.inside for line in lines) for rate, lines in tables.items()} == {
+        "0.1": 38,
+        "0.15": 39,
+    }
+
+
+def test_the_page_says_what_the_screening_says() -> None:
+    page = (screened.SCREENING.parent / "reproduction.md").read_text("utf-8")
+    lines = screened.read(screened.SCREENING)
+    assert f"{len(lines):,} means" in page
+    label = {"ewc": "EWC", "l2": "L2", "si": "SI"}
+    found = [
+        f"| {label.get(e.row, e.row)} | n = {e.n} and n = {e.other} "
+        f"| {e.tried} | {e.first} | {e.second} | **0** |"
+        for e in screened.exclusive(lines)
+        if e.first and e.second
+    ]
+    assert len(found) == 4
+    assert [row for row in found if row not in page] == []
+    inside, tried = screened.by_cell(lines)["si", 5]
+    assert f"| SI | n = 5, alone | {tried} | {inside} | | |" in page
 
 
 def test_bad_input_gets_one_line(capsys, tmp_path) -> None:
@@ -225,6 +272,7 @@ def test_bad_input_gets_one_line(capsys, tmp_path) -> None:
     for given, said in (
         (["ewc", "--vertices", "3"], "vertices must be of 2, 5, 10, 20 for ewc"),
         (["vanilla", "--dtype", "mixed"], "dtype mixed needs a CUDA device"),
+        (["vanilla", "--probe", "labels", "--start", "held"], "start must be random"),
         (["mas", "--vertices", "2", "--set", "power=3"], "power must be 1 or 2"),
         (["mas", "--vertices", "2", "--set", "colour=3"], "colour"),
         (["vanilla", "--out", str(tmp_path / "none" / "x.csv")], "No such file"),

@@ -174,16 +174,19 @@ class ClassStream:
                 state.update(repr((view.angle, self._threshold, self.binary, self.task_id)).encode())
         return state.hexdigest()
 
+    def confusion(self, network: DenseMemory, theta: Tensor, task: int) -> Tensor:
+        """(R,C,C) counts[r, truth, predicted] of a task's test items."""
+        test = self.test(task)
+        truth = test.target.argmax(-1).repeat_interleave(len(theta) // len(test.target), 0)
+        return measures.confusion(network.predict(theta, test.probe), truth, self.classes)
+
     def evaluate(self, network: DenseMemory, theta: Tensor) -> dict[str, Tensor]:
         """{"accuracy": (R,T), "macro_f1": (R,T)} on the test items of every task."""
-        found: dict[str, list[Tensor]] = {"accuracy": [], "macro_f1": []}
-        for task in range(self.tasks):
-            test = self.test(task)
-            truth = test.target.argmax(-1).repeat_interleave(len(theta) // len(test.target), 0)
-            counts = measures.confusion(network.predict(theta, test.probe), truth, self.classes)
-            found["accuracy"].append(measures.accuracy(counts).double())
-            found["macro_f1"].append(measures.macro_f1(counts))
-        return {name: torch.stack(column, 1) for name, column in found.items()}
+        counts = [self.confusion(network, theta, task) for task in range(self.tasks)]
+        return {
+            "accuracy": torch.stack([measures.accuracy(c).double() for c in counts], 1),
+            "macro_f1": torch.stack([measures.macro_f1(c) for c in counts], 1),
+        }
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -94,12 +94,13 @@ def table(
     from engramma import tables, typeset
 
     form = _format(form, out)
+    makers = _tables(name, tables.TABLES, score)
     found = choices(strengths)
     if name == "table1" and strengths is not None:
         made = [tables.table1_chosen(found)]
     else:
         records = _records(name, store, scale, rows, found, changes)
-        made = [make(records, **_scored(make, score)) for make in _tables(name, tables.TABLES)]
+        made = [make(records) for make in makers]
     for each in made:
         if form == "rich":
             show.out.print(typeset.terminal(each))
@@ -188,21 +189,17 @@ def _format(form: str, out: Path | None) -> str:
     return form
 
 
-def _tables(name: str, known: dict) -> list:
+def _tables(
+    name: str, known: dict[str, Callable[..., Table]], score: str | None
+) -> list[Callable[..., Table]]:
     from engramma import studies
 
-    if name == EVERYTHING:
-        return [known[EVERYTHING]]
-    return [known[kind] for kind in studies.load(name).tables or [EVERYTHING]]
-
-
-def _scored(make: Callable[..., Table], score: str | None) -> dict[str, str]:
-    """The score a table is asked for, as an argument of what makes it."""
+    kinds = [EVERYTHING] if name == EVERYTHING else studies.load(name).tables or [EVERYTHING]
     if score is None:
-        return {}
-    if "score" not in inspect.signature(make).parameters:
+        return [known[kind] for kind in kinds]
+    if "table1" in kinds:
         raise ValueError("score must be left out: a table of lambdas is of the score they were chosen by")
-    return {"score": score}
+    return [partial(known[kind], score=score) for kind in kinds]
 
 
 def _open(store: Path):

@@ -62,7 +62,6 @@ def parser() -> argparse.ArgumentParser:
     parse.add_argument("--scaled", default="apart", choices=("apart", "joint"))
     parse.add_argument("--batch", type=int, help="items; all at once where it is not given")
     parse.add_argument("--probe", default="-1", choices=("-1", "labels"))
-    parse.add_argument("--rule", default="before", choices=("before", "trapezoid"), help="SI's gradient")
     parse.add_argument("--start", default="random", choices=("random", "-1", "held"), help="of pseudo-probes")
     parse.add_argument("--seeds", type=span, default=[100, 101], help="100-102; Table 2 has 0-9")
     parse.add_argument("--items", type=int, default=10_000)
@@ -83,7 +82,6 @@ def lines(row: str, vertex: int, points: list[Point], found: Found, told: argpar
     for index, point in enumerate(points):
         mine = slice(index, None, len(points))
         extra = [f"{name}={value}" for name, value in told.settings]
-        extra += ["trapezoid"] if row == "si" and told.rule == "trapezoid" else []
         extra += [f"lambda x{point.factor:.3g}"] if point.factor != 1 else []
         extra += [f"start={told.start}"] if told.start != "random" else []
         extra += [f"class rate x{point.class_rate:g}"] if point.class_rate != 1 else []
@@ -112,7 +110,7 @@ def lines(row: str, vertex: int, points: list[Point], found: Found, told: argpar
 
 
 def run(told: argparse.Namespace, out: TextIO) -> None:
-    protocol = Protocol(told.normalise, told.scaled, told.batch, told.probe, told.rule, told.start)
+    protocol = Protocol(told.normalise, told.scaled, told.batch, told.probe, told.start)
     points = [
         Point(rate, temperature, faster, factor)
         for (rate, temperature), faster, factor in itertools.product(

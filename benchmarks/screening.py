@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from benchmarks.tried import Hidden, Labelled, Trapezoid, labelled, unit
+from benchmarks.tried import Hidden, Labelled, labelled, unit
 from engramma import measures, paper
 from engramma.built import Built, build
 from engramma.experiment import read
@@ -41,7 +41,6 @@ class Protocol(NamedTuple):
     scaled: str = "apart"  # or "joint": one largest entry for a whole memory, as in the authors' package
     batch: int | None = None  # items, about; None: all at once
     probe: str = "-1"  # class neurons of items that are learned; or "labels": their own, but for the scored
-    rule: str = "before"  # SI's gradient; or "trapezoid": the mean of those before and after a step
     start: str = "random"  # class neurons of pseudo-probes; or "-1", or "held" there until the rest is stable
     momentum: float = 0.6
     decay: float = 0.999
@@ -115,7 +114,7 @@ def screen(
     stream = built.stream
     assert isinstance(stream, ClassStream)
     theta, network = built.theta.clone(), _network(built, protocol, each)
-    method = _method(row, vertex, each, protocol, settings or {}, theta)
+    method = _method(row, vertex, each, settings or {}, theta)
     state, accuracies = method.start(theta), []
     for task in (stream[index] for index in range(len(stream))):
         if protocol.probe == "labels":
@@ -148,21 +147,23 @@ def learn(
     faster = column([p.class_rate for p in points], theta)
     watches = type(method).observe is not Method.observe
 
-    def moved(step: Tensor) -> Tensor:
+    def meant(step: Tensor) -> Tensor:
         g = step if order == "velocity" else unit(step, visible, protocol.scaled)
         velocity.mul_(share).add_((1 - share) * g if order == "mean" else g)
         v = unit(velocity, visible, protocol.scaled) if order in ("velocity", "both") else velocity
-        pixels = (theta[..., :visible] - rate * v[..., :visible]).clamp(-1, 1)
-        return torch.cat([pixels, theta[..., visible:] - faster * rate * v[..., visible:]], -1)
+        return torch.cat([-rate * v[..., :visible], -faster * rate * v[..., visible:]], -1)
 
     def epoch() -> None:
         rate.mul_(protocol.decay)
         for batch in batches():
             grad = network.gradient(theta, batch)
             step = method.steer(state, now, theta, grad)
-            there = moved(step)
+            move = meant(step)
+            there = theta + move
+            there[..., :visible].clamp_(-1, 1)
             if watches:
-                write(state, method.observe(state, now, grad, step, there - theta))
+                shown = move if method.moves == "meant" else there - theta
+                write(state, method.observe(state, now, grad, step, shown))
             theta.copy_(there)
 
     # GEM solves small systems in every step, which a graph does not hold.
@@ -204,12 +205,11 @@ def _method(
     row: str,
     vertex: int,
     points: Sequence[Point],
-    protocol: Protocol,
     settings: dict[str, Any],
     theta: Tensor,
 ) -> Method:
     name, _, proportion = row.partition("@")
-    kind: Any = Trapezoid if name == "si" and protocol.rule == "trapezoid" else METHODS[name]
+    kind: Any = METHODS[name]
     if proportion:
         return kind(proportion=float(proportion), **settings)
     if kind.strength_name is None:

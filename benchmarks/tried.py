@@ -1,5 +1,5 @@
-"""What was tried beside the published protocol and is not in the library: another probe, two relaxations, a
-rule for SI's path, a scaling of the step."""
+"""What was tried beside the published protocol and is not in the library: another probe, two relaxations,
+a scaling of the step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engramma.methods import SI, Anchored, Now
 from engramma.network import DenseMemory, Items, Relaxed
 
 
@@ -40,28 +39,6 @@ class Hidden(DenseMemory):
         state = state.clone()
         state[..., self.visible : self.neurons] = -1.0
         return super().relax(theta, state, steps, slice(0, self.visible) if self.held else neurons, order)
-
-
-@dataclass(frozen=True)
-class Trapezoid(SI):
-    """SI's path integral by the trapezoidal rule: what a step gained by the mean of both its gradients.
-
-    `raw`, which no other setting uses here, holds the last move: its second half is added when the gradient
-    after it is known, that is, with the next step.
-    """
-
-    def start(self, theta: Tensor) -> Anchored:
-        return super().start(theta)._replace(raw=torch.zeros_like(theta))
-
-    def observe(self, state: Anchored, now: Now, grad: Tensor, step: Tensor, move: Tensor) -> Anchored:
-        assert state.path is not None
-        assert state.raw is not None
-        assert state.steps is not None
-        path = state.path - 0.5 * grad * (move + state.raw)
-        return state._replace(path=path, raw=move, steps=state.steps + 1)
-
-    def consolidate(self, state: Anchored, now: Now, theta: Tensor) -> Anchored:
-        return super().consolidate(state, now, theta)._replace(raw=torch.zeros_like(theta))
 
 
 def unit(g: Tensor, visible: int, scaled: str) -> Tensor:

@@ -19,6 +19,7 @@ from engramma.built import build
 from engramma.experiment import VARYING, Experiment, described, read, read_toml
 from engramma.methods import METHODS, Method
 from engramma.optimiser import ORDERS
+from engramma.train import train
 
 positive = st.floats(1e-6, 1e6)
 share = st.floats(0, 1)
@@ -202,6 +203,7 @@ OWN = """
 from dataclasses import dataclass
 from typing import ClassVar
 from engramma.methods import Method
+from engramma.train import train
 
 @dataclass(frozen=True)
 class Damp(Method):
@@ -228,7 +230,10 @@ def test_a_method_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert isinstance(method, Method)
     assert method.factor == 0.25  # type: ignore[attr-defined]
     loose = read({"data": "digits", "items": 50, "method": "own_method:Loose"})
-    assert build([loose]).method.report(None) == {}
+    built = build([loose.but(memories=2, epochs=1, tasks=2)])
+    assert built.method.report(None) == {}
+    run = train(built.network, built.stream, built.method, built.optimiser, built.replicas, built.theta)
+    assert len(list(run)) == 2  # no class of ours is needed for it
     with pytest.raises(ValueError, match="does not take these settings"):
         build([loose.but(settings={"speed": 3})])
     sys.modules.pop("own_method", None)

@@ -184,6 +184,8 @@ def test_misuse_is_named() -> None:
         Guard(model(), cross_entropy, "vanilla", 1.0)
     with pytest.raises(ValueError, match="labels must be true where fisher is batch"):
         Guard(model(), cross_entropy, EWC(fisher="batch", labels="predicted"))
+    with pytest.raises(ValueError, match="moves must be taken with a guard"):
+        Guard(model(), cross_entropy, SI(moves="meant"))
     with pytest.raises(ValueError, match="parameters that require a gradient"):
         Guard(nn.Tanh(), cross_entropy)
     guard = Guard(model(), cross_entropy)

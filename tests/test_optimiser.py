@@ -69,6 +69,21 @@ def over_largest(row: Tensor, visible: int) -> Tensor:
     return torch.cat([part / part.abs().max() for part in (row[:visible], row[visible:])])
 
 
+@pytest.mark.parametrize("order", ["mean", "velocity", "gradient", "both"])
+def test_what_a_step_meant_is_what_it_did_but_for_the_clamp(order: str) -> None:
+    theta, grads = 0.3 * random(2, 3, 8), random(4, 2, 3, 8, seed=1)
+    optimiser, active = Optimiser((0.1, 0.4), clamp=0.4, normalise=order), torch.tensor([True, False])
+    velocity, pressed = optimiser.start(theta), 0
+    for epoch, grad in enumerate(grads, 1):
+        where = epoch, 5, active if epoch == 3 else None
+        moved, velocity = optimiser.step(theta, grad, velocity, *where)
+        there = theta + optimiser.meant(theta, velocity, *where)
+        pressed += int((there[..., :5].abs() > 0.4).sum())
+        torch.testing.assert_close(torch.cat([there[..., :5].clamp(-0.4, 0.4), there[..., 5:]], -1), moved)
+        theta = moved
+    assert pressed > 0
+
+
 def test_an_unknown_order_is_refused() -> None:
     with pytest.raises(
         ValueError, match="normalise must be one of mean, velocity, gradient, both, not 'neither'"

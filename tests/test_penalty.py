@@ -228,9 +228,14 @@ def test_the_path_is_the_drop_of_the_loss_at_first_order(stream, make_network, r
     assert ((coarse / fine > 7) & (coarse / fine < 14)).all()
 
 
-def test_the_loop_shows_si_the_tasks_own_gradient(make_stream, make_network, device, dtype, near) -> None:
-    """In task two, where the step is steered and clamped, the path is -(the task's gradient) x (the move)."""
+@pytest.mark.parametrize("moves", ["taken", "meant"])
+def test_the_loop_shows_si_the_tasks_own_gradient(
+    moves: str, make_stream, make_network, device, dtype, near
+) -> None:
+    """In task two, where the step is steered and clamped, the path is -(the task's gradient) x (the move).
+    The moves taken end where the memories are; those meant do so after the clamp, one by one."""
     seen: list[tuple[Tensor, Tensor]] = []
+    starts: list[Tensor] = []
     turned: list[bool] = []
 
     class Watched(SI):
@@ -239,6 +244,7 @@ def test_the_loop_shows_si_the_tasks_own_gradient(make_stream, make_network, dev
             step = super().steer(state, now, theta, grad)
             turned.append(not torch.equal(step, grad))
             seen.append((grad, theta))
+            starts.append(theta)
             return step
 
         def observe(self, state, now, grad, step, move):
@@ -249,24 +255,34 @@ def test_the_loop_shows_si_the_tasks_own_gradient(make_stream, make_network, dev
         def consolidate(self, state, now, theta):
             expected = sum(-grad * move for grad, move in seen)
             torch.testing.assert_close(state.path, expected, **near)
-            torch.testing.assert_close(sum(move for _, move in seen), theta - state.origin, **near)
+            visible, clipped = now.network.visible, []
+            for (_, move), at, there in zip(seen, starts, [*starts[1:], theta], strict=True):
+                asked = at + move
+                clipped.append(bool((asked[..., :visible].abs() > 1.01).any()))
+                asked[..., :visible].clamp_(-1, 1)
+                torch.testing.assert_close(asked, there, **near)
+            assert any(clipped) == (moves == "meant")
             seen.clear()
+            starts.clear()
             return super().consolidate(state, now, theta)
 
     stream = make_stream(REPLICAS, tasks=2, items=20)
     theta = REPLICAS.memories(4, stream.neurons, device=device, dtype=dtype)
-    list(train(make_network(stream), stream, Watched(STRENGTHS), Optimiser(0.3, epochs=4), REPLICAS, theta))
+    method, optimiser = Watched(STRENGTHS, moves=moves), Optimiser(0.9, epochs=4)
+    list(train(make_network(stream), stream, method, optimiser, REPLICAS, theta))
     assert turned == [False] * 5 + [True] * 3  # not in task one, nor where task two begins
 
 
 @pytest.mark.parametrize("path", ["sum", "mean"])
 def test_synaptic_intelligence(path: str, stream, network, random, near) -> None:
-    """omega = path / (displacement^2 + damping), and the three ways with negative values."""
+    """omega = path / (displacement^2 + damping), and the four ways with negative values."""
     start, end, now = random(), random(), Now(network, stream[0], 1, 0, REPLICAS)
     moves = [(random(), random()) for _ in range(4)]
     path_sum = -sum(grad * move for grad, move in moves)
     omega = path_sum / (4 if path == "mean" else 1) / ((end - start) ** 2 + 0.01)
-    for negative, expected in (("keep", omega), ("task", omega.clamp(min=0)), ("total", omega.clamp(min=0))):
+    positive = omega.clamp(min=0)
+    wanted = {"keep": omega, "task": positive, "total": positive, "absolute": omega.abs()}
+    for negative, expected in wanted.items():
         method = SI(path=path, damping=0.01, negative=negative)
         state = method.start(start)
         for grad, move in moves:
@@ -276,6 +292,41 @@ def test_synaptic_intelligence(path: str, stream, network, random, near) -> None
         assert state.path is not None
         assert not state.path.any()  # the next task's path begins anew, from here
         assert torch.equal(state.origin, end)
+
+
+def test_the_trapezoidal_path_of_a_quadratic_is_what_the_loss_fell_by() -> None:
+    """Loss theta^2 / 2: the rule is exact, whatever the steps; the gradient before a step alone is not."""
+    paths = {}
+    for rule in ("before", "after", "trapezoid"):
+        theta, method = torch.full((1, 1, 2), 3.0, dtype=torch.float64), SI(rule=rule)
+        state = method.start(theta)
+        for step in (0.5, -0.2, 2.4, 0.1, 0.0):  # the last move's second half waits for a step after it
+            grad, move = theta.clone(), torch.full_like(theta, -step)
+            state = method.observe(state, None, grad, grad, move)  # type: ignore[arg-type]
+            theta = theta + move
+        paths[rule] = state.path
+    fell = (3.0**2 - theta**2) / 2
+    assert torch.allclose(paths["trapezoid"], fell)
+    assert torch.allclose((paths["before"] + paths["after"]) / 2, fell)
+    assert (paths["before"] > fell + 1).all()
+
+
+@pytest.mark.parametrize(("rule", "share"), [("after", 0.0), ("trapezoid", 0.5)])
+def test_the_last_move_of_a_task_is_no_part_of_the_next(rule, share, stream, network, random) -> None:
+    method, now = SI(rule=rule), Now(network, stream[0], 1, 0, REPLICAS)
+    state = method.observe(method.start(random()), now, random(), random(), random())
+    state, (grad, move) = method.consolidate(state, now, random()), (random(), random())
+    state = method.observe(state, now, grad, random(), move)
+    torch.testing.assert_close(state.path, -share * grad * move)
+
+
+def test_the_scale_of_si_is_a_factor_of_lambda(stream, network, random) -> None:
+    weights = []
+    for scale in (1.0, 0.2):
+        state, _ = lived(SI(scale=scale), stream, network, _again(random))
+        weights.append(state.weight)
+    assert weights[0].any()
+    torch.testing.assert_close(0.2 * weights[0], weights[1])
 
 
 def test_negative_importances_in_total_and_by_task_part_in_task_two(stream, network, random) -> None:
@@ -312,7 +363,10 @@ def _again(random):
         (lambda: MAS(output="l1"), "output must be squared or norm"),
         (lambda: SI(path="max"), "path must be sum or mean"),
         (lambda: SI(damping=0), "damping must be above 0"),
-        (lambda: SI(negative="abs"), "negative must be keep, task or total"),
+        (lambda: SI(scale=0), "scale must be above 0"),
+        (lambda: SI(moves="made"), "moves must be taken or meant"),
+        (lambda: SI(rule="late"), "rule must be before, after or trapezoid"),
+        (lambda: SI(negative="abs"), "negative must be keep, task, total or absolute"),
         (lambda: SI(merge="separate"), "merge must be online for si"),
         (lambda: L2(float("inf")), "strength must be 0 or more"),
     ],

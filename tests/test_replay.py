@@ -157,6 +157,15 @@ def test_probes_relax_as_the_network_recalls(world) -> None:
     assert not torch.equal(found.items.probe, leaking.items.probe)
 
 
+def test_probes_relax_at_a_temperature_of_their_own(world) -> None:
+    stream, network, theta = world
+    found, _ = lived(Pseudorehearsal(0.5, temperature=0.5), world, 1)
+    expected, _ = lived(Pseudorehearsal(0.5), (stream, network.at(2.0), theta), 1)
+    as_trained, _ = lived(Pseudorehearsal(0.5), world, 1)
+    assert all(torch.equal(a, b) for a, b in zip(found.items, expected.items, strict=True))
+    assert not torch.equal(found.items.probe, as_trained.items.probe)
+
+
 def test_pseudo_items_of_an_auto_associative_memory() -> None:
     stream = StateStream(REPLICAS, tasks=2, items=4, size=20, flips=1)
     network = DenseMemory(20, 0, Polynomial(2), autoassociative=True)
@@ -217,6 +226,7 @@ def test_the_report_of_stored_patterns() -> None:
         (lambda: Rehearsal(capacity=0), "capacity must be at least 1"),
         (lambda: Rehearsal(sweep=0), "sweep must be at least 1"),
         (lambda: Pseudorehearsal(pairs="mixed"), "pairs must be homogeneous or heterogeneous"),
+        (lambda: Pseudorehearsal(temperature=0), "temperature must be above 0"),
         (lambda: Pseudorehearsal(label="none"), "label must be strongest or relaxed"),
     ],
 )

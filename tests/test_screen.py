@@ -12,14 +12,13 @@ import torch
 from benchmarks import screen as command
 from benchmarks import screened, screening
 from benchmarks.screening import Found, Point, screen
-from benchmarks.tried import Hidden, Labelled, Trapezoid, labelled, unit
+from benchmarks.tried import Hidden, Labelled, labelled, unit
 from sklearn.metrics import accuracy_score, f1_score
 
 from engramma import paper
 from engramma.built import build
 from engramma.experiment import read
 from engramma.interactions import LeakyRectifiedPolynomial
-from engramma.methods import SI
 from engramma.network import DenseMemory, Items
 from engramma.train import train
 
@@ -158,22 +157,6 @@ def test_one_largest_entry_moves_a_memory_by_the_rate_and_two_move_both_parts() 
     assert torch.allclose(apart[..., :5].amax(-1), torch.ones(2, 3, dtype=torch.float64))
     assert torch.allclose(apart[..., 5:].amax(-1), torch.ones(2, 3, dtype=torch.float64))
     assert torch.equal(unit(torch.zeros(1, 1, 8), 5, "apart"), torch.zeros(1, 1, 8))
-
-
-def test_the_trapezoidal_path_of_a_quadratic_is_what_the_loss_fell_by() -> None:
-    """Loss theta^2 / 2: the rule is exact, whatever the steps; the gradient before a step alone is not."""
-    rule, plain = Trapezoid(strength=1.0), SI(strength=1.0)
-    theta = torch.full((1, 1, 2), 3.0, dtype=torch.float64)
-    state, other = rule.start(theta), plain.start(theta)
-    now = SimpleNamespace()
-    for step in (0.5, -0.2, 2.4, 0.1, 0.0):
-        grad, move = theta.clone(), torch.full_like(theta, -step)
-        state = rule.observe(state, now, grad, grad, move)  # type: ignore[arg-type]
-        other = plain.observe(other, now, grad, grad, move)  # type: ignore[arg-type]
-        theta = theta + move
-    fell = (3.0**2 - theta**2) / 2
-    assert torch.allclose(torch.as_tensor(state.path), fell)
-    assert not torch.allclose(torch.as_tensor(other.path), fell)
 
 
 def test_hidden_probes_relax_from_class_neurons_off() -> None:

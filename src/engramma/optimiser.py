@@ -68,6 +68,20 @@ class Optimiser:
         keep = active[:, None, None]
         return torch.where(keep, moved, theta), torch.where(keep, fresh, velocity)
 
+    def meant(
+        self,
+        theta: Tensor,
+        velocity: Tensor,
+        epoch: int,
+        visible: int,
+        active: Tensor | None = None,
+        task: int = 0,
+    ) -> Tensor:
+        """What the step that left `velocity` would have added to the memories without the clamp."""
+        rate, order = as_sum(self.rate(epoch, theta, task), self.normalise, self.momentum)
+        move = -rate * (velocity if order == "gradient" else reference.scaled(velocity, visible))
+        return move if active is None else torch.where(active[:, None, None], move, 0.0)
+
 
 def check_order(normalise: str) -> None:
     if normalise not in ORDERS:

@@ -48,6 +48,7 @@ def train(
     """
     done, state = resume if resume is not None else (0, method.start(theta))
     watches = type(method).observe is not Method.observe  # else what a step did need not be worked out
+    meant = getattr(method, "moves", "taken") == "meant"
     for index in range(done, len(stream)):
         task = stream[index]
         size = task.train.probe.shape[1] if batch_size is None else batch_size
@@ -64,9 +65,11 @@ def train(
                 now = now._replace(step=number)
                 grad = now.network.gradient(theta, batch)
                 step = method.steer(state, now, theta, grad)
-                moved, velocity = optimiser.step(theta, step, velocity, epoch, network.visible, active, index)
+                where = epoch, network.visible, active, index
+                moved, velocity = optimiser.step(theta, step, velocity, *where)
                 if watches:
-                    state = method.observe(state, now, grad, step, moved - theta)
+                    move = optimiser.meant(theta, velocity, *where) if meant else moved - theta
+                    state = method.observe(state, now, grad, step, move)
                 theta = moved
             if epoch < optimiser.epochs:
                 yield Moment(index, epoch, theta, state, now.network, False)

@@ -30,6 +30,8 @@ class Method:
     """Does nothing against forgetting: vanilla learning, and the base of every other method."""
 
     strength_name: ClassVar[str | None] = None  # the setting that is searched over, one value a replica
+    # "taken": `observe` is shown what the weights did; "meant": what they would have done without the clamp.
+    moves = "taken"  # not annotated, so no setting: SI makes one of it
     later: ClassVar[dict[str, Any]] = {}  # settings younger than records: described where they differ
 
     def start(self, theta: Tensor) -> Any:
@@ -48,7 +50,7 @@ class Method:
         return grad
 
     def observe(self, state: Any, now: Now, grad: Tensor, step: Tensor, move: Tensor) -> Any:
-        """Take note of a step: `grad` the batch's own, `step` the steered one, `move` what theta did."""
+        """Take note of a step: `grad` the batch's own, `step` the steered one, `move` theta's (`moves`)."""
         del now, grad, step, move
         return state
 

@@ -27,6 +27,7 @@ class Anchored(NamedTuple):
     origin: Tensor | None = None  # SI: where the task began
     steps: Tensor | None = None  # SI: steps of the task so far
     raw: Tensor | None = None  # SI: importances before clipping, where clipped in total
+    move: Tensor | None = None  # SI: the last move, where the gradient after it counts
 
 
 @dataclass(frozen=True)
@@ -178,22 +179,35 @@ class SI(Penalty):
     """Synaptic Intelligence: how much each weight's path lowered the loss (Zenke et al. 2017).
 
     `path` "sum": the path integral summed over steps, as printed; "mean": divided by their number. `negative`
-    "task": negative importances of a task are set to 0; "total": of the sum over tasks; "keep".
+    "task": negative importances of a task are set to 0; "total": of the sum over tasks; "keep"; "absolute":
+    as large as they are below 0. `rule` "before": the gradient before each step; "after" it, as printed;
+    "trapezoid": their mean. `moves` "meant": a weight at the clamp is credited with the steps that press it
+    there; "taken": with what it did, which is nothing. `scale`: the unit of the path.
     """
+
+    later: ClassVar[dict[str, Any]] = {"rule": "before", "scale": 1.0, "moves": "taken"}
 
     merge: str = "online"
     path: str = "sum"
     damping: float = 1.0
     negative: str = "task"
+    rule: str = "before"
+    moves: str = "taken"
+    scale: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.path not in ("sum", "mean"):
             raise ValueError(f"path must be sum or mean, not {self.path!r}")
-        if not self.damping > 0:
-            raise ValueError(f"damping must be above 0, not {self.damping}")
-        if self.negative not in ("keep", "task", "total"):
-            raise ValueError(f"negative must be keep, task or total, not {self.negative!r}")
+        for name in ("damping", "scale"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        if self.rule not in ("before", "after", "trapezoid"):
+            raise ValueError(f"rule must be before, after or trapezoid, not {self.rule!r}")
+        if self.moves not in ("taken", "meant"):
+            raise ValueError(f"moves must be taken or meant, not {self.moves!r}")
+        if self.negative not in ("keep", "task", "total", "absolute"):
+            raise ValueError(f"negative must be keep, task, total or absolute, not {self.negative!r}")
         if self.merge != "online":
             raise ValueError(
                 f"merge must be online for si, whose importances are one term, not {self.merge!r}"
@@ -203,25 +217,34 @@ class SI(Penalty):
         zero = torch.zeros_like(theta)
         raw = zero if self.negative == "total" else None
         steps = torch.zeros(len(theta), dtype=theta.dtype, device=theta.device)
-        return Anchored(zero, zero, zero, theta.clone(), steps, raw)
+        move = None if self.rule == "before" else zero
+        return Anchored(zero, zero, zero, theta.clone(), steps, raw, move)
 
     def observe(self, state: Anchored, now: Now, grad: Tensor, step: Tensor, move: Tensor) -> Anchored:
         assert state.path is not None
         assert state.steps is not None
-        path = torch.addcmul(state.path, grad, move, value=-1)
-        return state._replace(path=path, steps=state.steps + 1)
+        if state.move is None:
+            path = torch.addcmul(state.path, grad, move, value=-1)
+            return state._replace(path=path, steps=state.steps + 1)
+        # The gradient before this step is the one after the last; the last of a task is not seen.
+        path = torch.addcmul(state.path, grad, state.move, value=-1 if self.rule == "after" else -0.5)
+        if self.rule == "trapezoid":
+            path = torch.addcmul(path, grad, move, value=-0.5)
+        return state._replace(path=path, steps=state.steps + 1, move=move)
 
     def importance(self, state: Anchored, now: Now, theta: Tensor) -> Tensor:
         assert state.path is not None
         assert state.origin is not None
         assert state.steps is not None
-        omega = state.path / ((theta - state.origin) ** 2 + self.damping)
+        omega = self.scale * state.path / ((theta - state.origin) ** 2 + self.damping)
         return omega / state.steps[:, None, None] if self.path == "mean" else omega
 
     def consolidate(self, state: Anchored, now: Now, theta: Tensor) -> Anchored:
         omega = self.importance(state, now, theta)
         if self.negative == "task":
             omega = omega.clamp(min=0)
+        elif self.negative == "absolute":
+            omega = omega.abs()
         if self.unit:
             size = omega.abs().mean((1, 2), keepdim=True)
             omega = omega / size.clamp(min=torch.finfo(omega.dtype).tiny)
@@ -238,4 +261,5 @@ class SI(Penalty):
             path=fresh,
             origin=theta.clone(),
             steps=torch.zeros_like(torch.as_tensor(state.steps)),
+            move=None if state.move is None else fresh,
         )

@@ -90,12 +90,16 @@ class Pseudorehearsal(Replay):
 
     `pairs` "homogeneous" learns the relaxed state, "heterogeneous" the random probe with the label of
     the state it relaxed to. `label` "strongest": the class neuron with the highest score is on;
-    "relaxed": the class neurons are learned as they came to rest.
+    "relaxed": the class neurons are learned as they came to rest. `temperature`: at which they relax; None:
+    that of training.
     """
+
+    later: ClassVar[dict[str, Any]] = {"temperature": None}
 
     pairs: str = "homogeneous"
     label: str = "strongest"
     steps: int = 100
+    temperature: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,9 +107,12 @@ class Pseudorehearsal(Replay):
             raise ValueError(f"pairs must be homogeneous or heterogeneous, not {self.pairs!r}")
         if self.label not in ("strongest", "relaxed"):
             raise ValueError(f"label must be strongest or relaxed, not {self.label!r}")
+        if self.temperature is not None and not 0 < self.temperature < float("inf"):
+            raise ValueError(f"temperature must be above 0, not {self.temperature}")
 
     def keep(self, now: Now, theta: Tensor, count: int) -> tuple[Items, Tensor]:
         net, task = now.network, now.task.index
+        net = net if self.temperature is None else net.at(1 / self.temperature)
         drawn = now.rng.draw(
             lambda g: g.integers(0, 2, (count, net.neurons), dtype=np.int8) * 2 - 1, "probes", task
         )

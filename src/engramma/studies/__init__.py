@@ -6,7 +6,8 @@
     vertices                 n of the interaction function
     [settings]               that all its experiments share
     [[rows]]                 name, method, settings, strengths; `grid`: other settings, every combination
-    [scales.NAME]            seeds, vertices, settings; strengths.ROW in place of the row's own
+    [scales.NAME]            seeds, vertices, settings; strengths.ROW in place of the row's own;
+                             methods.METHOD: settings of its own
 
 Strengths are a list; a table with one entry a vertex; or `centre`, `decades` and `points`: so many of
 them evenly spaced on a log scale over so many decades around the centre.
@@ -21,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from engramma.checks import explain
 from engramma.experiment import Experiment, read
@@ -66,6 +67,7 @@ class Scale(BaseModel):
     vertices: list[float] | None = None
     settings: dict[str, Any] = {}
     strengths: dict[str, Strengths] = {}
+    methods: dict[str, dict[str, Any]] = {}
     grid: dict[str, list[float]] = {}
 
 
@@ -90,6 +92,20 @@ class Study(BaseModel):
     settings: dict[str, Any] = {}
     rows: list[Row] = []
     scales: dict[Literal["demo", "small", "paper"], Scale] = {}
+
+    @model_validator(mode="after")
+    def _names_of_rows(self) -> Study:
+        """A misspelt row or method in a scale would change nothing, and say nothing."""
+        for name, scale in self.scales.items():
+            for part, known in (
+                ("strengths", {row.name for row in self.rows}),
+                ("methods", {row.method for row in self.rows}),
+            ):
+                if unknown := getattr(scale, part).keys() - known:
+                    raise ValueError(
+                        f"scales.{name}.{part} must name what its rows are, not {', '.join(unknown)}"
+                    )
+        return self
 
     def runs(
         self,
@@ -134,10 +150,10 @@ class Study(BaseModel):
         runs = []
         for row, vertex in itertools.product(self.rows, vertices or own):
             strengths = _strengths(scale.strengths.get(row.name, row.strengths), vertex)
-            settings, general = row.settings, {}
+            settings, general = {**row.settings, **scale.methods.get(row.method, {})}, {}
             for choice in chosen:
                 if choice.fits(row.method, vertex, strengths):
-                    strengths, settings = [choice.values["strength"]], {**row.settings, **choice.settings}
+                    strengths, settings = [choice.values["strength"]], {**settings, **choice.settings}
                 elif choice.kind == "grid" and choice.vertex == vertex:
                     general = {k: v for k, v in choice.values.items() if k != "strength"}
             grid = {**row.grid, **scale.grid}

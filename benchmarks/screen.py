@@ -52,11 +52,17 @@ def parser() -> argparse.ArgumentParser:
     )
     parse.add_argument("rows", nargs="+", choices=ROWS, metavar="ROW", help=f"of {', '.join(ROWS)}")
     parse.add_argument("--vertices", type=numbers, default=list(paper.vertices()))
-    parse.add_argument("--pairs", type=pairs, default=[(0.1, 0.875)], help="learning rate/temperature, ...")
+    parse.add_argument("--pairs", type=pairs, default=[(0.15, 0.95)], help="learning rate/temperature, ...")
     parse.add_argument("--class-rates", type=numbers, default=[1.0], help="of class weights, times the rate")
     parse.add_argument("--factors", type=numbers, default=[1.0], help="of the paper's lambda")
     parse.add_argument(
-        "--set", type=setting, action="append", default=[], metavar="NAME=VALUE", dest="settings"
+        "--set",
+        type=setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        dest="settings",
+        help="a setting of the row; Table 2's own are not taken",
     )
     parse.add_argument("--normalise", default="mean", choices=("mean", "velocity", "gradient", "both"))
     parse.add_argument("--scaled", default="apart", choices=("apart", "joint"))

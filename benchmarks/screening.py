@@ -20,7 +20,7 @@ from engramma import measures, paper
 from engramma.built import Built, build
 from engramma.experiment import read
 from engramma.interactions import LeakyRectifiedPolynomial
-from engramma.methods import GEM, METHODS, Method, Now
+from engramma.methods import GEM, METHODS, Method, Now, Projection, Replay
 from engramma.network import DenseMemory, Items
 from engramma.streams import ClassStream
 
@@ -210,6 +210,9 @@ def _method(
 ) -> Method:
     name, _, proportion = row.partition("@")
     kind: Any = METHODS[name]
+    anew = {"sweep"} if issubclass(kind, Replay) else {"sample"} if issubclass(kind, Projection) else set()
+    if anew & settings.keys():  # an epoch that is recorded would draw the same items for ever
+        raise ValueError(f"{', '.join(anew)} must be left out: what is drawn anew cannot be screened")
     if proportion:
         return kind(proportion=float(proportion), **settings)
     if kind.strength_name is None:

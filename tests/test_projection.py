@@ -311,6 +311,22 @@ def test_a_sample_holds_no_padding(two_tasks) -> None:
             assert (method._drawn(block, now).weight == 1).all()
 
 
+def test_a_share_is_of_each_replicas_own_buffer(two_tasks) -> None:
+    """The same items as a sample of as many; every replica a share of what it keeps, one item at least."""
+    counted, shared = GEM((0.1, 0.5), sample=8), GEM((0.1, 0.5), sample=0.5)
+    stream, moments = two_tasks(counted)
+    for block in by_task(moments[-1].state.buffer):
+        now = Now(moments[-1].network, stream[2], 1, 0, stream.replicas)
+        drawn, many = shared._drawn(block, now), counted._drawn(block, now)
+        assert torch.equal(drawn.ids, many.ids)
+        assert drawn.weight.sum(1).tolist() == [2, 8]  # of 3 and 16
+        assert (drawn.weight <= many.weight).all()
+        assert GEM((0.1, 0.5), sample=0.01)._drawn(block, now).weight.sum(1).tolist() == [1, 1]
+    whole = AGEM(0.3, sample=5)
+    assert two_tasks(whole)[1][-1].state.buffer.sizes.tolist()[0] == 10
+    assert torch.equal(two_tasks(whole)[1][-1].theta, two_tasks(AGEM(0.3, sample=0.5))[1][-1].theta)
+
+
 def test_violations_are_counted(two_tasks) -> None:
     method = GEM(0.3)
     stream, moments = two_tasks(method)
@@ -333,7 +349,9 @@ def test_violations_are_counted(two_tasks) -> None:
     ("make", "message"),
     [
         (lambda: GEM(1.5), "proportion must be between 0 and 1"),
-        (lambda: AGEM(sample=0), "sample must be at least 1"),
+        (lambda: AGEM(sample=0), "sample must be a number of items or a share below 1, not 0"),
+        (lambda: AGEM(sample=1.5), "sample must be a number of items"),
+        (lambda: AGEM(sample=float("inf")), "sample must be a number of items"),
         (lambda: GEM(margin=-1), "margin must be 0 or more"),
         (lambda: AGEM(margin=-1), "margin must be 0 or more"),
         (lambda: AGEM(ridge=-1), "ridge must be 0 or more"),

@@ -47,6 +47,31 @@ def test_a_setting_of_one_method_changes_its_rows_alone() -> None:
             assert after == before
 
 
+def test_a_scale_may_have_settings_of_a_method_and_no_row_else_has_them() -> None:
+    both = {scale: studies.load("table2").runs(scale, seeds=[0], vertices=[2]) for scale in studies.SCALES}
+    margins = {
+        scale: {r.row: r.experiment.settings.get("margin") for r in found} for scale, found in both.items()
+    }
+    assert {row: m for row, m in margins["paper"].items() if m} == {
+        "gem@0.05": 0.006,
+        "gem@0.5": 0.006,
+        "agem@0.05": 0.06,
+        "agem@0.5": 0.06,
+    }
+    assert margins["small"] == margins["paper"]
+    assert not any(margins["demo"].values())
+
+
+@pytest.mark.parametrize("part", [{"methods": {"agm": {"sample": 1}}}, {"strengths": {"agem@0.5": [0.5]}}])
+def test_a_scale_that_names_no_row_is_refused(part: dict[str, object]) -> None:
+    row = {"name": "agem@0.05", "method": "agem", "strengths": [0.05]}
+    given = {"name": "own", "title": "", "paper": "", "rows": [row], "scales": {"demo": {"seeds": 1, **part}}}
+    with pytest.raises(
+        ValueError, match=r"scales\.demo\.(methods|strengths) must name what its rows are, not ag"
+    ):
+        studies.Study.model_validate(given)
+
+
 @pytest.mark.parametrize(
     ("study", "changes", "says"),
     [

@@ -31,7 +31,8 @@ class Guarded(NamedTuple):
 class Projection(Method):
     """Keeps `proportion` of every task and compares every step with the gradients on it.
 
-    `sample`: a new sample of that many items of each task's buffer every step, instead of all.
+    `sample`: a new sample of that many items of each task's buffer every step, instead of all; below 1: of
+    that share of it.
     `margin`: the least weight of every reference in the dual, where anything is violated; 0 is the paper's.
     `ridge`: added to the diagonal of the dual, as the code of GEM's authors does.
     `scope` "network": the gradient of all memories is turned as one vector; "memory": that of each memory
@@ -42,7 +43,7 @@ class Projection(Method):
     later: ClassVar[dict[str, Any]] = {"scope": "network", "ridge": 0.0}
 
     proportion: float | tuple[float, ...] = 0.05
-    sample: int | None = None
+    sample: int | float | None = None
     scope: str = "network"
     margin: float = 0.0
     ridge: float = 0.0
@@ -54,8 +55,10 @@ class Projection(Method):
         check_proportion(self.proportion, most=1)
         if self.scope not in ("network", "memory"):
             raise ValueError(f"scope must be network or memory, not {self.scope!r}")
-        if self.sample is not None and self.sample < 1:
-            raise ValueError(f"sample must be at least 1, not {self.sample}")
+        if self.sample is not None and not (
+            0 < self.sample < 1 or (self.sample >= 1 and self.sample % 1 == 0)
+        ):
+            raise ValueError(f"sample must be a number of items or a share below 1, not {self.sample}")
 
     @abstractmethod
     def references(self, buffer: list[Items], now: Now, theta: Tensor) -> Tensor:
@@ -98,9 +101,17 @@ class Projection(Method):
             return items
         keys = now.rng.shuffle_keys(items.ids ^ 2, now.task.index, now.epoch, now.step)
         keys = keys.masked_fill(items.weight == 0, torch.iinfo(keys.dtype).max)
-        pick = keys.argsort(1)[:, : self.sample]
+        share = self.sample if self.sample < 1 else None
+        size = keys.shape[1]
+        pick = keys.argsort(1)[:, : round(self.sample) if share is None else max(1, round(share * size))]
         rows = torch.arange(len(pick), device=pick.device)[:, None]
-        return Items(*(part[rows, pick] for part in items))
+        drawn = Items(*(part[rows, pick] for part in items))
+        if share is None:
+            return drawn
+        # Of a replica that keeps fewer items than the others the same share, and not the same number.
+        counts = (share * (items.weight > 0).sum(1, keepdim=True)).round().clamp(min=1)
+        column = torch.arange(pick.shape[1], device=pick.device)
+        return drawn._replace(weight=drawn.weight * (column < counts))
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def command(*arguments: str) -> list[str]:
         ("--seeds 1,x", "seeds must be how many"),
         ("--stream sideways", "stream must be 'permuted'"),
         ("--dtype float16", "dtype must be 'float64', 'float32' or 'mixed'"),
-        ("--dtype mixed", "dtype mixed needs a CUDA device"),
+        ("--dtype mixed --kernel reference", "dtype mixed needs .* numba on the CPU, not kernel reference"),
         ("--device tpu", "device must be auto, cpu or cuda"),
         ("--kernel magic", "kernel must be auto"),
         ("--data nothing.npz", "nothing.npz: no such file"),

@@ -1,6 +1,6 @@
 """Every kernel computes what `kernels.reference` computes, on odd shapes as on even ones.
 
-On the CPU numba is tested; `--device cuda` tests Triton in every precision instead, and needs no more than
+On the CPU numba is tested, in every precision; `--device cuda` tests Triton instead, and needs no more than
 pytest, torch, triton and numpy. TRITON_INTERPRET=1 adds Triton's programs here (slow).
 """
 
@@ -32,7 +32,12 @@ from engramma.optimiser import ORDERS
 
 LOSSES: dict[float, Loss] = {2: Squared(2), 20: SQUARED, 1.5: Logistic()}  # of the vertices in SMOOTH
 
-MODULES = {"numba": "numba_cpu", "triton": "triton_gpu", "mixed": "triton_mixed"}
+MODULES = {
+    "numba": "numba_cpu",
+    "numba-mixed": "numba_mixed",
+    "triton": "triton_gpu",
+    "triton-mixed": "triton_mixed",
+}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -44,8 +49,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("kernel", names, indirect=True)
     if "precision" in metafunc.fixturenames:
         both = [(name, dtype, most) for name in names for dtype, most in TOLERANCE.items()]
-        if "triton" in names:
-            both.append(("mixed", torch.float64, MIXED))
+        both += [(f"{name}-mixed", torch.float64, MIXED[name]) for name in names]
         ids = [f"{name}-{str(dtype)[6:]}" for name, dtype, _ in both]
         metafunc.parametrize("precision", both, ids=ids, indirect=True)
 

@@ -9,12 +9,16 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from kernel_cases import case
+from kernel_cases import case, check
 
+from engramma.built import build
+from engramma.experiment import read
 from engramma.interactions import LeakyRectifiedPolynomial, RectifiedPolynomial
-from engramma.kernels import kernel_for, numba_cpu, reference
+from engramma.kernels import kernel_for, numba_cpu, numba_mixed, reference
+from engramma.methods import METHODS
 from engramma.network import DenseMemory, Items
 from engramma.optimiser import Optimiser
+from engramma.train import train
 
 
 def test_denormal_numbers_are_flushed_in_float32() -> None:
@@ -108,6 +112,45 @@ def test_kernels_are_found_by_name() -> None:
     for device, name in (("cpu", "triton"), ("cpu", "fast"), ("cuda", "numba")):
         with pytest.raises(ValueError, match="kernel must be"):
             kernel_for(device, name)
+    assert kernel_for("cpu", mixed=True) is kernel_for("cpu", "numba", mixed=True) is numba_mixed
+    for device, name in (("cpu", "triton"), ("cpu", "reference"), ("cuda", "numba"), ("meta", "auto")):
+        with pytest.raises(ValueError, match=f"dtype mixed needs .* not kernel {name} on {device}"):
+            kernel_for(device, name, mixed=True)
+
+
+@pytest.mark.parametrize("n", [2, 20])
+def test_a_saturated_neuron_still_pulls_in_mixed_precision(n: float) -> None:
+    """Near |o| = 12 the slope of tanh is 1.5e-10, which 1 - tanh^2 has in float64 and not in float32."""
+    c = case(items=40, memories=8, neurons=100, scored=1)
+    theta, probe = torch.zeros_like(c.theta), c.probe.clone()
+    theta[..., -1], probe[..., -1] = 100 * (12 / 8) ** (1 / n), -1
+    one = torch.ones_like(c.share)
+    items = Items(probe, -torch.ones_like(c.target), one, one.long())
+    slow, fast, single = (
+        DenseMemory(100, 1, LeakyRectifiedPolynomial(n), kernel=kernel)
+        for kernel in (reference, numba_mixed, numba_cpu)
+    )
+    o = slow.scores(theta, probe)
+    assert bool(((o > 12) & (o < 12.2)).all())
+    expected = slow.gradient(theta, items)
+    assert bool((expected[..., -1] > 0).all())
+    check(fast.gradient(theta, items), expected, 2, 1e-4)
+    plain = Items(*(part.float() for part in items[:3]), items.ids)
+    assert not bool(single.gradient(theta.float(), plain).any())
+
+
+@pytest.mark.parametrize("n", [2, 20])
+@pytest.mark.parametrize("method", METHODS)
+def test_training_in_mixed_precision_follows_float64(method: str, n: float) -> None:
+    """References, importances, paths and pseudo-items of every method included."""
+    told = {"data": "digits", "items": 60, "tasks": 2, "memories": 8, "epochs": 3, "vertex": n}
+    found = {}
+    for dtype in ("float64", "mixed"):
+        *_, last = train(*build([read({**told, "method": method, "dtype": dtype})]))
+        found[dtype] = last.theta
+    assert found["mixed"].dtype == torch.float64
+    torch.testing.assert_close(found["mixed"], found["float64"], rtol=0, atol=2e-3)
+    assert not torch.equal(found["mixed"], found["float64"])
 
 
 def test_optimiser_uses_its_kernel() -> None:

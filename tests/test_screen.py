@@ -278,7 +278,6 @@ def test_bad_input_gets_one_line(capsys, tmp_path) -> None:
     assert "vanilla" in capsys.readouterr().err
     for given, said in (
         (["ewc", "--vertices", "3"], "vertices must be of 2, 5, 10, 20 for ewc"),
-        (["vanilla", "--dtype", "mixed"], "dtype mixed needs a CUDA device"),
         (["vanilla", "--probe", "labels", "--start", "held"], "start must be random"),
         (["mas", "--vertices", "2", "--set", "power=3"], "power must be 1 or 2"),
         (["mas", "--vertices", "2", "--set", "colour=3"], "colour"),

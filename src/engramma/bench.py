@@ -106,7 +106,7 @@ def contestants(batch: Items, theta: Tensor, n: float, kernel: ModuleType) -> Co
 
     if theta.is_cuda:
         h, a = kernel.product(batch.probe, net.scale * theta), net.scale * theta[..., net.visible :]
-        dh, _ = kernel.pull(h, a.contiguous(), batch.target, batch.weight, 1, net.interaction)
+        dh, _ = kernel.pull(h, a.contiguous(), batch.target, batch.weight, net.loss_of, net.interaction)
 
         def products() -> None:
             kernel.product(batch.probe, theta)
@@ -115,13 +115,11 @@ def contestants(batch: Items, theta: Tensor, n: float, kernel: ModuleType) -> Co
 
         return {"products": products, "step": step}
 
-    x, h, back = (
-        batch.probe[0],
-        theta.new_empty(len(theta), batch.probe.shape[1], theta.shape[1]),
-        theta.clone(),
-    )
+    x = batch.probe[0]
+    memories = theta.to(x.dtype)  # mixed: the work on items is in less than the memories
+    h, back = x.new_empty(len(theta), len(x), theta.shape[1]), memories.clone()
     dh = torch.randn_like(h)
-    a, z, c, d, e = (t.numpy() for t in (x, theta, h, dh, back))
+    a, z, c, d, e = (t.numpy() for t in (x, memories, h, dh, back))
 
     def by_numpy() -> None:
         for r in range(len(z)):
@@ -130,7 +128,7 @@ def contestants(batch: Items, theta: Tensor, n: float, kernel: ModuleType) -> Co
 
     def by_torch() -> None:
         for r in range(len(z)):
-            torch.mm(x, theta[r].T, out=h[r])
+            torch.mm(x, memories[r].T, out=h[r])
             torch.mm(dh[r].T, x, out=back[r])
 
     return {"numpy": by_numpy, "torch": by_torch, "step": step}

@@ -114,7 +114,7 @@ class Experiment(BaseModel):
         "their velocity, or both",
     )
     dtype: Literal["float64", "float32", "mixed"] = setting(
-        "float64", "Training", "precision; mixed, on CUDA: memories float64, items in less"
+        "float64", "Training", "precision; mixed: memories float64, the work on items in less"
     )
     seed: int = setting(0, "Training", "of the data, the initial memories and all chance", ge=0, lt=2**63)
     fork: str | None = Field(  # continued from the end of a task of another run

@@ -23,7 +23,7 @@ def bench(
     replicas: Annotated[str, typer.Option(help="Networks trained at once.", metavar="N,...")] = "1",
     vertex: Annotated[str, typer.Option(help="Interaction vertices.", metavar="X,...")] = "2,20",
     dtype: Annotated[
-        str, typer.Option(help=f"Precisions: {', '.join(DTYPES)} (CUDA).", metavar="NAME,...")
+        str, typer.Option(help=f"Precisions: {', '.join(DTYPES)}.", metavar="NAME,...")
     ] = "float32,float64",
     memories: Annotated[int, typer.Option(help="Memories of a network.", metavar="N", min=1)] = 512,
     rounds: Annotated[int, typer.Option(help="Times each is measured.", metavar="N", min=1)] = 5,

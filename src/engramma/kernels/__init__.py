@@ -33,15 +33,21 @@ from engramma.kernels import reference
 def kernel_for(device: torch.device | str, name: str = "auto", mixed: bool = False) -> ModuleType:
     """The fastest implementation that this device and installation can run, or the one named.
 
-    `mixed`: memories in float64, the work on items in bfloat16 parts and float32 (see `triton_mixed`).
+    `mixed`: memories in float64, the work on items in float32 (`numba_mixed`), on CUDA in bfloat16 parts too
+    (`triton_mixed`).
     """
     kind = torch.device(device).type
     if mixed:
-        if kind != "cuda" or name == "reference":
-            raise ValueError("dtype mixed needs a CUDA device and Triton; use float64 or float32")
-        from engramma.kernels import triton_mixed
-
-        return triton_mixed
+        if (kind, name) in (("cuda", "auto"), ("cuda", "triton")):
+            from engramma.kernels import triton_mixed as found
+        elif (kind, name) in (("cpu", "auto"), ("cpu", "numba")):
+            from engramma.kernels import numba_mixed as found
+        else:
+            raise ValueError(
+                f"dtype mixed needs Triton on CUDA or numba on the CPU, not kernel {name} on {kind}; "
+                "use float64 or float32"
+            )
+        return found
     if name == "reference":
         return reference
     if name in ("auto", "triton") and kind == "cuda":
@@ -63,3 +69,9 @@ def kernel_for(device: torch.device | str, name: str = "auto", mixed: bool = Fal
     if name == "auto":
         return reference
     raise ValueError(f"kernel must be auto, reference, numba (on the CPU) or triton (on CUDA), not {name!r}")
+
+
+def lift_of(n: float) -> int:
+    """Of mixed precision: with y = x 2^lift in place of a similarity x, y^(n-1) of a fresh memory stays in
+    float32's range, and that of y = 16 does too."""
+    return 0 if n < 8 else int(80 // (n - 1))

@@ -21,7 +21,7 @@ from torch import Tensor
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial
 from engramma.kernels import numba_loops as loops
 from engramma.kernels import numba_signs as bits
-from engramma.kernels.numba_threads import cut, each
+from engramma.kernels.numba_threads import cut, each, sum_blocks, sum_parts
 from engramma.kernels.reference import prepare
 from engramma.losses import Loss
 
@@ -54,12 +54,31 @@ def gradient(
     One thread makes a block's similarities, turns them into dh where they stand and uses them up, all
     while they are in its cache: those of all items are never there at once.
     """
-    x = _array(probe, theta.dtype)[..., : theta.shape[2]]
-    scales = np.broadcast_to(np.asarray(scale, x.dtype).reshape(-1), len(theta))
+    z = theta.numpy()
+    scales = np.broadcast_to(np.asarray(scale, z.dtype).reshape(-1), len(z))
     # The scale goes onto the memories, which are few, and not onto the similarities, which are many.
-    z = np.multiply(theta.numpy(), scales[:, None, None])
+    z = np.multiply(z, scales[:, None, None])
+    return pulled_back(z, scales, probe, target, share, scored, loss, f, u)
+
+
+def pulled_back(
+    z: Any,
+    scales: Any,
+    probe: Tensor,
+    target: Tensor,
+    share: Tensor,
+    scored: slice,
+    loss: Loss,
+    f: Interaction,
+    u: Tensor | None,
+    drop: float | None = None,
+) -> Tensor:
+    """`gradient` by memories z (R,M,N) that are scaled already, times `scales` (R,) and in their precision;
+    of lifted scores `drop` is what brings them down again."""
+    kind = torch.float32 if z.dtype == np.float32 else torch.float64
+    x = _array(probe, kind)[..., : z.shape[2]]
     a = np.ascontiguousarray(z[..., scored].swapaxes(1, 2))
-    turn = _turn(len(z), target, share, loss, f, u, theta.dtype)
+    turn = _turn(len(z), target, share, loss, f, u, kind, drop)
     blocks, times = cut(x.shape[1]), len(z) // len(x)
     largest = max(block.stop - block.start for block in blocks)
     spare = [np.empty((largest, z.shape[1]), x.dtype) for _ in range(torch.get_num_threads())]
@@ -73,7 +92,7 @@ def gradient(
         _back(x, words, row, block, h, out)
         spare.append(whole)
 
-    return _sum_parts(work, z.shape, blocks, scales, scored.start, a.shape[1])
+    return sum_parts(work, z.shape, blocks, scales, x.dtype, scored.start, a.shape[1])
 
 
 def product(probe: Tensor, theta: Tensor) -> Tensor:
@@ -98,7 +117,7 @@ def product_back(dh: Tensor, probe: Tensor, neurons: int) -> Tensor:
         del da
         _back(x, words, r // times, block, d[r, block], out)
 
-    return _sum_parts(work, (len(d), d.shape[2], neurons), blocks, np.ones(len(d), d.dtype))
+    return sum_parts(work, (len(d), d.shape[2], neurons), blocks, np.ones(len(d), d.dtype), d.dtype)
 
 
 def scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None = None) -> Tensor:
@@ -121,7 +140,7 @@ def slopes(h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None = N
     def work(r: int, block: slice, h_r: Any, dh: Any, da: Any) -> None:
         loops.slopes(h_r, z[r], signs[r // times, block], pulls[r, block], n, less, low, factor, dh, da)
 
-    dh, da = _sum_blocks(work, h, z)
+    dh, da = sum_blocks(work, _array(h), z)
     return dh, 2 * da
 
 
@@ -133,7 +152,7 @@ def pull(
     def work(r: int, block: slice, h_r: Any, dh: Any, da: Any) -> None:
         turn(r, block, h_r, z[r], dh, da)
 
-    dh, da = _sum_blocks(work, h, z)
+    dh, da = sum_blocks(work, _array(h), z)
     return dh, 2 * da
 
 
@@ -148,7 +167,7 @@ def moments(
         s, x_r = signs[r // fold, block], own[r // times, block]
         loops.moments(h_r, z[r], s, pulls[r, block], x_r, power == 2, n, less, low, factor, dh, out)
 
-    return _sum_blocks(work, h, z)
+    return sum_blocks(work, _array(h), z)
 
 
 def step(
@@ -213,62 +232,19 @@ def _turn(
     f: Interaction,
     u: Tensor | None,
     dtype: torch.dtype,
+    drop: float | None = None,
 ) -> Callable[..., None]:
     """`pull` of one replica's block of items: writes dh, which may be h itself, and adds half of da."""
     goal, weight = _array(target, dtype), _array(share, dtype)
-    signs = np.ones((1, *goal.shape[1:]), goal.dtype) if u is None else _array(u)
+    signs = np.ones((1, *goal.shape[1:]), goal.dtype) if u is None else _array(u, dtype)
     n, leak, less, low, factor = _rule(f, dtype)
     times, fold = replicas // len(goal), replicas // len(signs)
 
     def turn(r: int, block: slice, h: Any, a: Any, dh: Any, da: Any) -> None:
         t, w, s = goal[r // times, block], weight[r // times, block], signs[r // fold, block]
-        loops.pull(h, a, t, w, loss.m, s, n, leak, less, low, factor, dh, da)
+        loops.pull(h, a, t, w, loss.m, s, drop, n, leak, less, low, factor, dh, da)
 
     return turn
-
-
-def _sum_parts(
-    work: Callable[..., None],
-    shape: tuple[int, ...],
-    blocks: list[slice],
-    scales: Any,
-    first: int = 0,
-    scored: int = 0,
-) -> Tensor:
-    """scales (R,) times the sum over blocks of what `work` writes, a (M,N) a block, and, in the columns
-    from `first` on, of twice what it adds to da (scored,M).
-
-    Every block has a part of its own, and the parts are added up in order, whoever was done first; a few
-    replicas at a time, or the parts would fill the memory.
-    """
-    total, group = np.empty(shape, scales.dtype), min(shape[0], torch.get_num_threads())
-    parts = [np.empty((len(blocks), *shape[1:]), scales.dtype) for _ in range(group)]
-    for start in range(0, shape[0], group):
-        ours = range(start, min(start + group, shape[0]))
-        da = np.zeros((len(ours), len(blocks), scored, shape[1]), scales.dtype)
-
-        def make(i: int, p: int, ours: range = ours, da: Any = da) -> None:
-            work(ours[i], blocks[p], da[i, p], parts[i][p])
-
-        def add(i: int, some: slice, ours: range = ours, da: Any = da) -> None:
-            own = 2 * da[i, :, :, some].sum(0)
-            loops.gather(parts[i], some.start, own, first, scales[ours[i]], total[ours[i], some])
-
-        each(make, len(ours), range(len(blocks)))
-        each(add, len(ours), cut(shape[1]))
-    return torch.from_numpy(total)
-
-
-def _sum_blocks(work: Callable[..., None], h: Tensor, z: Any) -> tuple[Tensor, Tensor]:
-    """`work` on every block of items: dh (R,B,M) as it writes it, and the sum (R,M,K) of what it adds up."""
-    s, blocks = _array(h), cut(h.shape[1])
-    dh, sums = np.empty_like(s), np.zeros((len(s), len(blocks), *z.shape[1:]), s.dtype)
-
-    def one(r: int, p: int) -> None:
-        work(r, blocks[p], s[r, blocks[p]], dh[r, blocks[p]], sums[r, p])
-
-    each(one, len(s), range(len(blocks)))
-    return torch.from_numpy(dh), torch.from_numpy(sums.sum(1)).mT
 
 
 def _array(t: Tensor, dtype: torch.dtype | None = None) -> Any:

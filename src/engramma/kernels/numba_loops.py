@@ -145,7 +145,19 @@ def slopes(h, a, u, g, n, less, low, factor, dh, da):
 
 
 @njit(**LOOP)
-def pull(h, a, target, share, exponent, u, n, leak, less, low, factor, dh, da):
+def answer(o, drop):
+    """tanh o and 1 - tanh^2 o. Of a lifted score, which `drop` (else None) brings down, in float64 and by the
+    exponential: in float32 a neuron beyond |o| = 9 would have no slope left."""
+    if drop is None:
+        y = math.tanh(o)
+        return y, 1 - y * y
+    e = math.exp(-2 * abs(drop * o))
+    q = 1 / (1 + e)
+    return math.copysign((1 - e) * q, o), 4 * e * q * q
+
+
+@njit(**LOOP)
+def pull(h, a, target, share, exponent, u, drop, n, leak, less, low, factor, dh, da):
     """`slopes` of the loss (target - tanh scores)^(2 exponent), or the logistic one where that is 0; items
     weighted by share (B,)."""
     g = np.empty((TILE, a.shape[0]), h.dtype)
@@ -155,10 +167,10 @@ def pull(h, a, target, share, exponent, u, n, leak, less, low, factor, dh, da):
         scores(h[first:last], a, near, n, leak, tile)
         for b in range(last - first):
             for k in range(a.shape[0]):
-                y = math.tanh(tile[b, k])
+                y, steep = answer(tile[b, k], drop)
                 error = target[first + b, k] - y
                 if exponent:
-                    result = -2 * exponent * (1 - y * y) * share[first + b] * error
+                    result = -2 * exponent * steep * share[first + b] * error
                 else:
                     result = -share[first + b] * error
                 for _ in range(exponent - 1):

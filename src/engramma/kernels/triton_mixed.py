@@ -15,7 +15,7 @@ import triton
 from torch import Tensor
 
 from engramma.interactions import Interaction
-from engramma.kernels import reference, triton_gpu
+from engramma.kernels import lift_of, reference, triton_gpu
 from engramma.kernels.triton_gpu import scores, step
 from engramma.kernels.triton_jit import _split
 from engramma.losses import Loss
@@ -81,11 +81,6 @@ def _bmm(x: Tensor, y: Tensor, out: Tensor, add: bool) -> None:
         torch.baddbmm(out, x, y, out_dtype=torch.float32, out=out)
     else:
         torch.bmm(x, y, out_dtype=torch.float32, out=out)
-
-
-def lift_of(n: float) -> int:
-    """LIFT with which y^(n-1) of a fresh memory stays in float32's range and that of y = 16 does too."""
-    return 0 if n < 8 else int(80 // (n - 1))
 
 
 def pull(

@@ -119,6 +119,7 @@ def told(page: str, name: str) -> list[studies.Run]:
         ("appendix", "appendix.tar.gz", 520),
         ("plain", "variants.tar.gz", 200),
         ("strongest", "variants.tar.gz", 80),
+        ("hundred", "variants.tar.gz", 40),
     ],
 )
 def test_the_page_says_what_the_packed_tables_say(name: str, file: str, own: int, tmp_path: Path) -> None:

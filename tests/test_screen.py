@@ -232,26 +232,30 @@ def test_the_screening_holds_the_ten_trial_tables() -> None:
     """What the page counts of it is with them: of the rows that were made in several ways each way apart."""
     ten = [line for line in screened.read(screened.SCREENING) if line.seeds == "0-9"]
     late = {
-        "agem": "margin=0.06; sample=100",
-        "pseudorehearsal": "label=relaxed",
+        "agem@0.05": "margin=0.06; sample=100",
+        "agem@0.5": "margin=0.06; sample=0.25",
+        "pseudorehearsal@0.05": "label=relaxed",
+        "pseudorehearsal@0.5": "label=relaxed",
         "si": "path=mean; damping=0.0001; moves=meant",
     }
-    tables: dict[str, list[bool]] = {"appendix": [], "published": [], "plain": [], "rest": []}
+    tables: dict[str, list[bool]] = {"appendix": [], "published": [], "hundred": [], "plain": [], "rest": []}
     for line in ten:
-        method = line.row.partition("@")[0]
         if line.rate == "0.1":
             names = ["appendix"]
-        elif method not in late:
-            names = ["published", "plain"]
-        elif line.settings == late[method]:
-            names = ["published"]
+        elif line.row not in late:
+            names = ["published", "hundred", "plain"]
+        elif line.settings == late[line.row]:
+            names = ["published"] if line.row == "agem@0.5" else ["published", "hundred"]
+        elif line.settings == "margin=0.06; sample=100":
+            names = ["hundred"]
         else:
             names = ["rest" if line.settings == "temperature=1" else "plain"]
         for name in names:
             tables[name].append(line.inside)
     assert {name: (len(cells), sum(cells)) for name, cells in tables.items()} == {
         "appendix": (52, 38),
-        "published": (52, 43),
+        "published": (52, 44),
+        "hundred": (52, 43),
         "plain": (52, 39),
         "rest": (8, 4),
     }

@@ -62,6 +62,16 @@ def test_a_scale_may_have_settings_of_a_method_and_no_row_else_has_them() -> Non
     assert not any(margins["demo"].values())
 
 
+def test_a_row_may_differ_from_its_method() -> None:
+    """A-GEM at 0.05 has a quarter of its buffer by the number of items: as its records say."""
+    runs = studies.load("table2").runs("paper", seeds=[0], vertices=[2], rows=["agem", "gem"])
+    found = {run.row: (run.experiment.settings, run.experiment.strength) for run in runs}
+    assert found["agem@0.5"] == ({"margin": 0.06, "sample": 0.25}, 0.5)
+    kept = round(0.05 * 0.8 * runs[0].experiment.items)
+    assert found["agem@0.05"] == ({"margin": 0.06, "sample": 0.25 * kept}, 0.05)
+    assert found["gem@0.5"][0]["sample"] is None
+
+
 @pytest.mark.parametrize("part", [{"methods": {"agm": {"sample": 1}}}, {"strengths": {"agem@0.5": [0.5]}}])
 def test_a_scale_that_names_no_row_is_refused(part: dict[str, object]) -> None:
     row = {"name": "agem@0.05", "method": "agem", "strengths": [0.05]}

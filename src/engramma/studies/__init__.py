@@ -7,7 +7,7 @@
     [settings]               that all its experiments share
     [[rows]]                 name, method, settings, strengths; `grid`: other settings, every combination
     [scales.NAME]            seeds, vertices, settings; strengths.ROW in place of the row's own;
-                             methods.METHOD: settings of its own
+                             methods.METHOD: settings of its own, methods.ROW: of that row alone
 
 Strengths are a list; a table with one entry a vertex; or `centre`, `decades` and `points`: so many of
 them evenly spaced on a log scale over so many decades around the centre.
@@ -99,7 +99,7 @@ class Study(BaseModel):
         for name, scale in self.scales.items():
             for part, known in (
                 ("strengths", {row.name for row in self.rows}),
-                ("methods", {row.method for row in self.rows}),
+                ("methods", {name for row in self.rows for name in (row.method, row.name)}),
             ):
                 if unknown := getattr(scale, part).keys() - known:
                     raise ValueError(
@@ -150,7 +150,8 @@ class Study(BaseModel):
         runs = []
         for row, vertex in itertools.product(self.rows, vertices or own):
             strengths = _strengths(scale.strengths.get(row.name, row.strengths), vertex)
-            settings, general = {**row.settings, **scale.methods.get(row.method, {})}, {}
+            of_method, of_row = (scale.methods.get(name, {}) for name in (row.method, row.name))
+            settings, general = {**row.settings, **of_method, **of_row}, {}
             for choice in chosen:
                 if choice.fits(row.method, vertex, strengths):
                     strengths, settings = [choice.values["strength"]], {**settings, **choice.settings}

@@ -17,7 +17,6 @@ from typing import NamedTuple
 import torch
 
 from benchmarks.race import write
-from engramma.datasets import from_arrays
 from engramma.interactions import LeakyRectifiedPolynomial
 from engramma.kernels import reference
 from engramma.methods import Vanilla
@@ -25,6 +24,7 @@ from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser
 from engramma.replicas import Replicas, generator
 from engramma.streams import ClassStream
+from engramma.streams.datasets import from_arrays
 from engramma.train import train
 
 CASES = ((40, 20, "mixed"), (40, 2, "mixed"), (10, 20, "mixed"), (10, 20, "float64"), (10, 20, "reference"))
@@ -65,7 +65,8 @@ def kernel_of(mode: str) -> ModuleType:
     """Triton's modules by name: in a rehearsal they run on the CPU, where they would not be chosen."""
     if mode == "reference":
         return reference
-    from engramma.kernels import triton_gpu, triton_mixed
+    from engramma.kernels.triton import gpu as triton_gpu
+    from engramma.kernels.triton import mixed as triton_mixed
 
     return triton_mixed if mode == "mixed" else triton_gpu
 

@@ -1,4 +1,4 @@
-"""Memory at its highest, and where results go. Timing itself is in `engramma.bench`."""
+"""Memory at its highest, and where results go. Timing itself is in `engramma.runs.bench`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engramma.bench import machine, race
+from engramma.runs.bench import machine, race
 
 __all__ = ["FIGURES", "RESULTS", "peak", "race", "write"]
 

@@ -20,9 +20,10 @@ from typing import Any
 import torch
 
 from benchmarks.race import write
-from engramma import cluster, studies, study
 from engramma.experiment import Experiment, described, read
-from engramma.records import Record, Store
+from engramma.paper import studies
+from engramma.runs import cluster, study
+from engramma.store.records import Record, Store
 
 ROWS = ["vanilla", "l2", "ewc", "si"]
 

@@ -21,7 +21,7 @@ import torch
 
 from benchmarks.screened import ROWS, Line
 from benchmarks.screening import Found, Point, Protocol, screen
-from engramma import paper
+from engramma.paper import numbers as paper
 
 
 def numbers(text: str) -> list[float]:

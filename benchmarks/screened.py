@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from engramma import paper
-from engramma.cells import agreement
+from engramma.paper import numbers as paper
+from engramma.show.agreement import agreement
 
 SCREENING = Path(__file__).parents[1] / "docs" / "screening.csv"
 FEWEST = 10  # protocols in which a pair was tried before it is spoken of

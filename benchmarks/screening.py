@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 from benchmarks.tried import Hidden, Labelled, labelled, unit
-from engramma import measures, paper
-from engramma.built import Built, build
+from engramma import measures
 from engramma.experiment import read
 from engramma.interactions import LeakyRectifiedPolynomial
 from engramma.methods import GEM, METHODS, Method, Now, Projection, Replay
 from engramma.network import DenseMemory, Items
+from engramma.paper import numbers as paper
+from engramma.runs.setup import Built, build
 from engramma.streams import ClassStream
 
 

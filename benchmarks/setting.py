@@ -7,11 +7,11 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from engramma.bench import CLASSES, MEMORIES, NEURONS, initial, items
 from engramma.interactions import LeakyRectifiedPolynomial
 from engramma.kernels import kernel_for
 from engramma.network import DenseMemory, Items
 from engramma.optimiser import Optimiser
+from engramma.runs.bench import CLASSES, MEMORIES, NEURONS, initial, items
 from engramma.streams import Task
 
 __all__ = ["C", "M", "N", "initial", "items", "network", "optimiser", "task", "trained"]

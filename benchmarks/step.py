@@ -8,9 +8,9 @@ from torch import Tensor
 
 from benchmarks.race import write
 from benchmarks.setting import M, N, initial, items, trained
-from engramma.bench import against_products, contestants, race
 from engramma.kernels import kernel_for
 from engramma.network import Items
+from engramma.runs.bench import against_products, contestants, race
 
 
 def main(rounds: int = 7) -> None:

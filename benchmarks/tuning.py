@@ -18,10 +18,10 @@ PROGRAM = """
 import json, sys, tempfile, time
 from pathlib import Path
 from engramma.experiment import read
-from engramma.records import Store
-from engramma.searches import strength_search
-from engramma.study import run
-from engramma.tune import tune
+from engramma.store.records import Store
+from engramma.search.spaces import strength_search
+from engramma.runs.study import run
+from engramma.search.tune import tune
 import optuna, sqlalchemy, optuna.storages
 
 def kept(name):

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from engramma import measures
-from engramma.datasets import digits
-from engramma.guard import Guard
+from engramma.models.guard import Guard
+from engramma.streams.datasets import digits
 
 
 def permuted_digits(tasks: int, seed: int) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:

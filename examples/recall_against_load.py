@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engramma.associative import AssociativeMemory, capacity
-from engramma.hopfield import Hopfield
+from engramma.models.associative import AssociativeMemory, capacity
+from engramma.models.hopfield import Hopfield
 
 VERTICES = (2, 3, 4, 5)
 COLOURS = {2: "#4477aa", 3: "#228833", 4: "#ccbb44", 5: "#aa3377"}

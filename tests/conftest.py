@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from engramma.datasets import Dataset, digits
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial
 from engramma.network import DenseMemory
 from engramma.replicas import Replicas
 from engramma.streams import ClassStream
+from engramma.streams.datasets import Dataset, digits
 
 if TYPE_CHECKING:
-    from engramma.records import Record
+    from engramma.store.records import Record
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
@@ -107,6 +107,6 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
 
 @pytest.fixture(scope="session")
 def page_file(records: list[Record], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from engramma.report import report
+    from engramma.show.report.write import report
 
     return report(records, tmp_path_factory.mktemp("page") / "report.html")

@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from engramma import study
 from engramma.experiment import Experiment
-from engramma.packs import run_pack
-from engramma.records import Store
+from engramma.runs import study
+from engramma.runs.pack import run_pack
+from engramma.store.records import Store
 
 
 def hold(store: Store, records: int = 0) -> None:

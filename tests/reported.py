@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engramma import study
 from engramma.experiment import read
-from engramma.records import Record, Store
+from engramma.runs import study
+from engramma.store.records import Record, Store
 
 EVIL = "<script>window.hacked=1</script>\"'&"
 SMALL = {"data": "digits", "tasks": 3, "items": 150, "memories": 16, "epochs": 25}

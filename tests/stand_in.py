@@ -10,8 +10,8 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from engramma.figures import style
 from engramma.replicas import Replicas
+from engramma.show.figures import style
 from engramma.streams import ClassStream
 
 BASE: dict[str, Any] = {
@@ -87,7 +87,7 @@ DIGITS = {"data": "digits", "items": 200, "memories": 100, "tasks": 2, "epochs":
 
 
 def stream_of(run: StandIn) -> ClassStream:
-    from engramma.datasets import digits
+    from engramma.streams.datasets import digits
 
     return ClassStream(digits(), Replicas((run.description["seed"],)), tasks=2, items=200)
 

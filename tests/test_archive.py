@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engramma.archive import pack, unpack
 from engramma.experiment import Experiment
-from engramma.files import Damaged
-from engramma.records import Record, Store
+from engramma.store.archive import pack, unpack
+from engramma.store.files import Damaged
+from engramma.store.records import Record, Store
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from engramma.associative import AssociativeMemory, capacity
+from engramma.models.associative import AssociativeMemory, capacity
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "recall_against_load.py"
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from engramma import bench
 from engramma.cli import app
+from engramma.runs import bench
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from engramma import paper
-from engramma.cells import Cell, Line, Table
+from engramma.paper import numbers as paper
+from engramma.show.agreement import Cell, Line, Table
 
 
 def of_trials(*cells: list[float]) -> Table:

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from engramma import chosen, studies, tables
 from engramma.cli import app
-from engramma.records import Store
-from engramma.searches import FIRST_SEED
+from engramma.paper import studies
+from engramma.search import choice as chosen
+from engramma.search.spaces import FIRST_SEED
+from engramma.show import tables
+from engramma.store.records import Store
 
 SEEDS = (FIRST_SEED, FIRST_SEED + 1)
 

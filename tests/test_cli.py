@@ -17,11 +17,11 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from engramma import studies
 from engramma.cli import app
-from engramma.datasets import MNIST
 from engramma.experiment import Experiment
-from engramma.records import Store
+from engramma.paper import studies
+from engramma.store.records import Store
+from engramma.streams.datasets import MNIST
 
 TINY = "--data digits --tasks 2 --items 40 --memories 4 --epochs 2 --device cpu"
 

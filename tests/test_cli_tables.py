@@ -10,9 +10,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from engramma import studies
 from engramma.cli import OneLine, tables
-from engramma.records import Record, Store
+from engramma.paper import studies
+from engramma.store.records import Record, Store
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +111,8 @@ def test_figures_of_a_study(app, store, tmp_path):
 
 
 def test_every_study_names_kinds_that_there_are():
-    from engramma.figures import KINDS
-    from engramma.tables import TABLES
+    from engramma.show.figures import KINDS
+    from engramma.show.tables import TABLES
 
     for name in studies.names():
         study = studies.load(name)

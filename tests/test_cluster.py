@@ -21,14 +21,14 @@ from holding import hold, let_go
 from test_study import same
 from typer.testing import CliRunner
 
-from engramma import cluster, study, workers
 from engramma.cli import app
 from engramma.experiment import Experiment, read
-from engramma.planning import plan
-from engramma.records import Store
-from engramma.searches import strength_search
-from engramma.study import Work
-from engramma.tune import tune
+from engramma.runs import cluster, study, workers
+from engramma.runs.planning import plan
+from engramma.runs.study import Work
+from engramma.search.spaces import strength_search
+from engramma.search.tune import tune
+from engramma.store.records import Store
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is POSIX")
 
@@ -200,8 +200,8 @@ COORDINATOR = """
 import sys
 sys.path.insert(0, sys.argv[3])
 from test_cluster import SELDOM, grid
-from engramma import cluster
-from engramma.records import Store
+from engramma.runs import cluster
+from engramma.store.records import Store
 with cluster.joined(sys.argv[1]) as client:
     print("ran", cluster.run(grid(), Store(sys.argv[2]), client, "cpu", **SELDOM).ran)
 """

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from cluster_parts import owners
 
-from engramma import crew, planning
-from engramma.estimate import estimate
 from engramma.experiment import Experiment, read
-from engramma.records import Record, Store
-from engramma.study import Work, run, total_work
+from engramma.runs import crew, planning
+from engramma.runs.estimate import estimate
+from engramma.runs.study import Work, run, total_work
+from engramma.store.records import Record, Store
 
 SMALL: dict[str, Any] = {"data": "digits", "tasks": 3, "items": 60, "memories": 6, "epochs": 4}
 OWN = """
@@ -176,7 +176,7 @@ def test_what_goes_wrong_is_said_by_the_first_process(
 def test_members_share_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pack = [small(vertex=v, seed=s) for v in (2.0, 3.0) for s in range(8)]
     room = planning.memory(pack[:8])  # enough for one process with all seeds at once
-    monkeypatch.setattr("engramma.estimate.free_memory", lambda device: room)
+    monkeypatch.setattr("engramma.runs.estimate.free_memory", lambda device: room)
     one, two = (estimate(pack, Store(tmp_path), "cpu", processes=count) for count in (1, 2))
     assert (one.packs, one.replicas) == (2, 8)
     assert (two.packs, two.replicas) == (4, 4)

@@ -13,9 +13,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import shuffle
 from sklearn.utils.estimator_checks import check_estimator
 
-from engramma.datasets import DataError, load
-from engramma.estimator import DenseMemoryClassifier
 from engramma.methods import EWC, METHODS
+from engramma.models.classifier import DenseMemoryClassifier
+from engramma.streams.datasets import DataError, load
 
 
 def quick(**settings: Any) -> DenseMemoryClassifier:

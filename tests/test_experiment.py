@@ -15,10 +15,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramma.built import build
 from engramma.experiment import VARYING, Experiment, described, read, read_toml
 from engramma.methods import METHODS, Method
 from engramma.optimiser import ORDERS
+from engramma.runs.setup import build
 from engramma.train import train
 
 positive = st.floats(1e-6, 1e6)

@@ -12,8 +12,11 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from stand_in import StandIn, legible, record, with_memories
 
-from engramma import figures, paper, trials
-from engramma.figures import style
+from engramma.paper import numbers as paper
+from engramma.show import figures
+from engramma.show import select as trials
+from engramma.show.figures import style
+from engramma.store import scores
 
 VERTICES = (2.0, 5.0, 10.0, 20.0)
 
@@ -124,12 +127,12 @@ def test_proportions_have_mean_and_sd_at_each():
         r for r in records if (r.description["method"], r.description["vertex"]) == ("pseudorehearsal", 5.0)
     ]
     want = [
-        np.mean([trials.value(r) for r in mine if r.description["strength"] == p]) for p in (0, 0.25, 0.5, 1)
+        np.mean([scores.value(r) for r in mine if r.description["strength"] == p]) for p in (0, 0.25, 0.5, 1)
     ]
     np.testing.assert_allclose(axes.lines[1].get_ydata(), want)
     upper = axes.collections[1].get_paths()[0].vertices[:, 1].max()
     sds = [
-        np.std([trials.value(r) for r in mine if r.description["strength"] == p], ddof=1)
+        np.std([scores.value(r) for r in mine if r.description["strength"] == p], ddof=1)
         for p in (0, 0.25, 0.5, 1)
     ]
     assert upper == pytest.approx(max(np.array(want) + sds))
@@ -275,7 +278,7 @@ def test_bars_stand_beside_the_papers():
         np.testing.assert_allclose([bar.get_width() for bar in theirs], want)
         assert ours[0].get_y() > theirs[0].get_y() > ours[1].get_y()  # ours above the paper's, row by row
     vanilla = [
-        trials.value(r)
+        scores.value(r)
         for r in records
         if r.description["method"] == "vanilla" and r.description["vertex"] == 5
     ]

@@ -21,13 +21,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engramma import checkpoints, chosen, files, packs, study, trials
-from engramma.built import build
-from engramma.checkpoints import known
-from engramma.estimate import estimate
 from engramma.experiment import read, read_toml
-from engramma.files import Damaged
-from engramma.records import Record, Store
+from engramma.runs import pack as packs
+from engramma.runs import study
+from engramma.runs.estimate import estimate
+from engramma.runs.setup import build
+from engramma.search import choice as chosen
+from engramma.store import checkpoints, files, scores
+from engramma.store.checkpoints import known
+from engramma.store.files import Damaged
+from engramma.store.records import Record, Store
 
 COUNT = {"json": 2500, "tensors": 2500, "folder": 1000, "toml": 2500, "chosen": 1000, "checkpoint": 1000}
 WORDS = [
@@ -137,7 +140,7 @@ def looked_at(store: Store, name: str) -> Callable[[], Any]:
         record = store._read(name)
         for table in (*record.scores.values(), *record.curves.values()):
             np.asarray(table).sum()
-        return record.average, record.memories(0), trials.value(record)
+        return record.average, record.memories(0), scores.value(record)
 
     return look
 

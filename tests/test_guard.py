@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from engramma import measures
-from engramma.guard import ALLOWED, Guard
-from engramma.layer import DenseMemoryLayer
 from engramma.methods import AGEM, EWC, GEM, L2, MAS, METHODS, SI, Penalty, Rehearsal
+from engramma.models.guard import ALLOWED, Guard
+from engramma.models.layer import DenseMemoryLayer
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "mlp_ewc.py"
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from engramma.associative import AssociativeMemory
-from engramma.hopfield import RULES, Hopfield
+from engramma.models.associative import AssociativeMemory
+from engramma.models.hopfield import RULES, Hopfield
 
 
 def patterns(count: int, neurons: int, seed: int = 0) -> np.ndarray:

@@ -33,10 +33,10 @@ from engramma.optimiser import ORDERS
 LOSSES: dict[float, Loss] = {2: Squared(2), 20: SQUARED, 1.5: Logistic()}  # of the vertices in SMOOTH
 
 MODULES = {
-    "numba": "numba_cpu",
-    "numba-mixed": "numba_mixed",
-    "triton": "triton_gpu",
-    "triton-mixed": "triton_mixed",
+    "numba": "numba.cpu",
+    "numba-mixed": "numba.mixed",
+    "triton": "triton.gpu",
+    "triton-mixed": "triton.mixed",
 }
 
 

@@ -10,10 +10,10 @@ from torch.nn.functional import cross_entropy
 
 from engramma.interactions import LeakyRectifiedPolynomial
 from engramma.kernels import reference
-from engramma.layer import DenseMemoryLayer, _scores
 from engramma.methods import Vanilla
+from engramma.models.layer import DenseMemoryLayer, _scores
+from engramma.models.optim import NormalisedMomentum
 from engramma.network import DenseMemory
-from engramma.optim import NormalisedMomentum
 from engramma.optimiser import Optimiser
 from engramma.replicas import Replicas
 from engramma.streams import ClassStream
@@ -123,7 +123,7 @@ def test_bad_settings_are_named() -> None:
 @pytest.mark.parametrize("size", [None, 20])
 def test_a_plain_loop_gives_the_weights_of_ours(size: int | None) -> None:
     """Layer, optimiser and PyTorch's own schedulers against train(): permuted digits, two tasks."""
-    from engramma.datasets import digits
+    from engramma.streams.datasets import digits
 
     replicas = Replicas((3,))
     stream = ClassStream(digits(), replicas, tasks=2, items=80)

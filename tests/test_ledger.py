@@ -13,18 +13,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from engramma import archive, measures, methods, studies, tables, typeset
-from engramma.cli.settings import pairs
-from engramma.datasets import Dataset
+from engramma import measures, methods
+from engramma.cli.options import pairs
 from engramma.experiment import described
 from engramma.interactions import LeakyRectifiedPolynomial
 from engramma.kernels import kernel_for
 from engramma.methods import Method
 from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser
-from engramma.records import Store
+from engramma.paper import studies
 from engramma.replicas import Replicas
+from engramma.show import tables, typeset
+from engramma.store import archive
+from engramma.store.records import Store
 from engramma.streams import ClassStream
+from engramma.streams.datasets import Dataset
 from engramma.train import train
 
 RESULTS = Path(__file__).parent.parent / "results"

@@ -7,8 +7,8 @@ import pytest
 import torch
 from stand_in import DIGITS, StandIn, legible, record, stream_of, with_memories
 
-from engramma import figures
-from engramma.figures import energy, memories
+from engramma.show import figures
+from engramma.show.figures import energy, memories
 
 
 def test_unpermuted_items_are_the_pictures_of_the_data_set():

@@ -11,13 +11,15 @@ import pytest
 import torch
 from kernel_cases import case, check
 
-from engramma.built import build
 from engramma.experiment import read
 from engramma.interactions import LeakyRectifiedPolynomial, RectifiedPolynomial
-from engramma.kernels import kernel_for, numba_cpu, numba_mixed, reference
+from engramma.kernels import kernel_for, reference
+from engramma.kernels.numba import cpu as numba_cpu
+from engramma.kernels.numba import mixed as numba_mixed
 from engramma.methods import METHODS
 from engramma.network import DenseMemory, Items
 from engramma.optimiser import Optimiser
+from engramma.runs.setup import build
 from engramma.train import train
 
 
@@ -86,7 +88,7 @@ def test_a_step_never_holds_items_by_memories_by_classes(name: str) -> None:
 CACHE = """
 import torch
 from engramma.interactions import LeakyRectifiedPolynomial
-from engramma.kernels import numba_cpu, numba_loops
+from engramma.kernels.numba import cpu as numba_cpu, loops as numba_loops
 from engramma.losses import SQUARED
 h, g = torch.rand(1, 4, 3), torch.rand(1, 4, 2)
 numba_cpu.pull(h, h.mT[..., :2].contiguous(), g, g[..., 0], SQUARED, LeakyRectifiedPolynomial(4))

@@ -20,12 +20,12 @@ from postgres_part import PASSWORD, Server, lacking, server
 from test_tune import tiny
 from typer.testing import CliRunner
 
-from engramma import storage
 from engramma.cli import app
-from engramma.records import Store
-from engramma.searches import Search
-from engramma.study import Work
-from engramma.tune import tune
+from engramma.runs.study import Work
+from engramma.search import storage
+from engramma.search.spaces import Search
+from engramma.search.tune import tune
+from engramma.store.records import Store
 
 pytestmark = pytest.mark.skipif(bool(lacking()), reason=lacking() or "it is there")
 

@@ -20,13 +20,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramma import checkpoints, files
-from engramma.checkpoints import flatten, known, unflatten
-from engramma.claims import Claims
 from engramma.experiment import Experiment, read
 from engramma.methods import METHODS, Anchored, Buffer
-from engramma.records import Record, Store
-from engramma.study import run
+from engramma.runs.study import run
+from engramma.store import checkpoints, files
+from engramma.store.checkpoints import flatten, known, unflatten
+from engramma.store.claims import Claims
+from engramma.store.records import Record, Store
 
 SMALL: dict[str, Any] = {"data": "digits", "tasks": 2, "items": 40, "memories": 4, "epochs": 2}
 

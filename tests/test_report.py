@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from reported import EVIL, SMALL
 
-from engramma import contents, portraits, streams, study
-from engramma.built import build
-from engramma.datasets import digits
+from engramma import streams
 from engramma.experiment import read
-from engramma.records import Store
-from engramma.report import in_script, report
+from engramma.runs import study
+from engramma.runs.setup import build
+from engramma.show.report import contents, portraits
+from engramma.show.report.write import in_script, report
+from engramma.store.records import Store
+from engramma.streams.datasets import digits
 
 # What the page is given
 

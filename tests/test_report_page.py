@@ -11,14 +11,15 @@ import pytest
 import torch
 from reported import EVIL, SMALL
 
-from engramma import portraits, study
-from engramma.built import build
-from engramma.datasets import digits
 from engramma.experiment import read
 from engramma.interactions import INTERACTIONS
 from engramma.network import DenseMemory
-from engramma.records import Store
-from engramma.report import report
+from engramma.runs import study
+from engramma.runs.setup import build
+from engramma.show.report import portraits
+from engramma.show.report.write import report
+from engramma.store.records import Store
+from engramma.streams.datasets import digits
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 

@@ -15,11 +15,11 @@ from benchmarks.screening import Found, Point, screen
 from benchmarks.tried import Hidden, Labelled, labelled, unit
 from sklearn.metrics import accuracy_score, f1_score
 
-from engramma import paper
-from engramma.built import build
 from engramma.experiment import read
 from engramma.interactions import LeakyRectifiedPolynomial
 from engramma.network import DenseMemory, Items
+from engramma.paper import numbers as paper
+from engramma.runs.setup import build
 from engramma.train import train
 
 SMALL = {"data": "digits", "items": 300, "tasks": 3, "epochs": 60, "memories": 32}

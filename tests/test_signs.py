@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kernel_cases import SMOOTH, TOLERANCE, case, network_agrees
 
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial
-from engramma.kernels import numba_cpu
-from engramma.kernels import numba_signs as signs
+from engramma.kernels.numba import cpu as numba_cpu
+from engramma.kernels.numba import signs
 from engramma.network import DenseMemory, Items
 
 KINDS = {np.float64: 1e-14, np.float32: 1e-6}

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from engramma import measures
-from engramma.datasets import DataError, load
 from engramma.interactions import LeakyRectifiedPolynomial
 from engramma.kernels import kernel_for
 from engramma.methods import Vanilla
@@ -14,6 +13,7 @@ from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser
 from engramma.replicas import Replicas
 from engramma.streams import ClassStream
+from engramma.streams.datasets import DataError, load
 from engramma.train import train
 
 

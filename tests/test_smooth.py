@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from engramma.experiment import read
-from engramma.records import Store
-from engramma.searches import FIRST_SEED, strength_search
-from engramma.smooth import LEVEL, Response, smooth
-from engramma.study import run
-from engramma.tune import tune
+from engramma.runs.study import run
+from engramma.search.smooth import LEVEL, Response, smooth
+from engramma.search.spaces import FIRST_SEED, strength_search
+from engramma.search.tune import tune
+from engramma.store.records import Store
 
 SEEDS = (FIRST_SEED, FIRST_SEED + 1)
 

@@ -10,13 +10,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramma.datasets import MNIST, DataError, Dataset, digits, from_arrays, load, mnist
 from engramma.interactions import LeakyRectifiedPolynomial, Polynomial
 from engramma.methods import Vanilla
 from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser
 from engramma.replicas import Replicas, generator
 from engramma.streams import KINDS, ClassStream, StateStream, partial_permutation, rotate
+from engramma.streams.datasets import MNIST, DataError, Dataset, digits, from_arrays, load, mnist
 from engramma.train import train
 
 DIGITS = digits()
@@ -338,7 +338,7 @@ def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pooch = pytest.importorskip("pooch")
     monkeypatch.delenv("ENGRAMMA_DATA", raising=False)
     monkeypatch.setattr(pooch, "os_cache", lambda _: tmp_path)
-    monkeypatch.setattr("engramma.datasets.MIRROR", "http://127.0.0.1:9/")
+    monkeypatch.setattr("engramma.streams.datasets.MIRROR", "http://127.0.0.1:9/")
     with pytest.raises(DataError, match=r"could not be fetched; put its four files in a folder") as caught:
         mnist()
     assert "\n" not in str(caught.value)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from engramma import studies
 from engramma.cli import app
-from engramma.records import Store
+from engramma.paper import studies
+from engramma.store.records import Store
 
 
 def table2() -> list[studies.Run]:

@@ -16,13 +16,15 @@ import numpy as np
 import pytest
 import torch
 
-from engramma import checkpoints, packs, planning, study
 from engramma.experiment import Experiment, read
-from engramma.forks import fork
 from engramma.methods import METHODS
-from engramma.packs import run_pack, seed_major
-from engramma.records import Record, Store
-from engramma.study import Work, run, total_work
+from engramma.runs import pack as packs
+from engramma.runs import planning, study
+from engramma.runs.forks import fork
+from engramma.runs.pack import run_pack, seed_major
+from engramma.runs.study import Work, run, total_work
+from engramma.store import checkpoints
+from engramma.store.records import Record, Store
 
 SMALL: dict[str, Any] = {"data": "digits", "tasks": 3, "items": 60, "memories": 6, "epochs": 4}
 STRENGTHS = {"l2": 1e-4, "ewc": 10.0, "mas": 1.0, "si": 1.0}
@@ -287,8 +289,8 @@ WORKER = """
 import sys, json, torch
 torch.set_num_threads(1)
 from engramma.experiment import read
-from engramma.records import Store
-from engramma.study import run
+from engramma.store.records import Store
+from engramma.runs.study import run
 wanted = [read(told) for told in json.loads(sys.argv[2])]
 print("begin", flush=True)
 outcome = run(wanted, Store(sys.argv[1]), processes=int(sys.argv[3]))

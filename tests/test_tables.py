@@ -19,8 +19,10 @@ from rich.console import Console
 from scipy import stats
 from stand_in import record
 
-from engramma import paper, tables, trials, typeset
-from engramma.cells import Cell, LambdaCell
+from engramma.paper import numbers as paper
+from engramma.show import select as trials
+from engramma.show import tables, typeset
+from engramma.show.agreement import Cell, LambdaCell
 
 
 def whole_table(trials_each: int = 3, spread: float = 0.02) -> list:

@@ -63,7 +63,8 @@ def test_programs_compile_for_a_gpu(
     f: Interaction, capability: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pytest.importorskip("triton")
-    from engramma.kernels import triton_gpu, triton_mixed
+    from engramma.kernels.triton import gpu as triton_gpu
+    from engramma.kernels.triton import mixed as triton_mixed
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     made: dict[str, list[Any]] = {"_scores": [], "_pull": [], "_step": [], "_split": []}

@@ -16,12 +16,14 @@ import numpy as np
 import optuna
 import pytest
 
-from engramma import checkpoints, packs, prune
 from engramma.experiment import read
-from engramma.records import Store
-from engramma.searches import FIRST_SEED, Search, grid_search, strength_search
-from engramma.study import Work
-from engramma.tune import tune
+from engramma.runs import pack as packs
+from engramma.runs.study import Work
+from engramma.search import pruning as prune
+from engramma.search.spaces import FIRST_SEED, Search, grid_search, strength_search
+from engramma.search.tune import tune
+from engramma.store import checkpoints
+from engramma.store.records import Store
 
 TINY: dict[str, Any] = {"data": "digits", "tasks": 3, "items": 40, "memories": 4, "epochs": 2}
 SEEDS = (FIRST_SEED, FIRST_SEED + 1)
@@ -106,7 +108,7 @@ def test_broken_off_anywhere_it_ends_with_the_trials_it_would_have_had(
     place = {
         "create": ("optuna.trial.Trial", "_suggest"),
         "enqueue": ("optuna.study.Study", "ask"),
-        "params": ("engramma.study", "run_pack"),
+        "params": ("engramma.runs.study", "run_pack"),
         "trained": ("optuna.study.Study", "tell"),
         "tell": ("optuna.study.Study", "tell"),
     }[when]

@@ -7,12 +7,12 @@ import io
 import pytest
 from rich.console import Console
 
-from engramma import study
-from engramma.built import build
 from engramma.experiment import read
-from engramma.records import Store
+from engramma.runs import study
+from engramma.runs.setup import build
+from engramma.runs.watch import Dashboard, Several, TensorBoard, duration, run_name, watching
+from engramma.store.records import Store
 from engramma.train import train
-from engramma.watch import Dashboard, Several, TensorBoard, duration, run_name, watching
 
 SMALL = {"data": "digits", "tasks": 2, "items": 60, "memories": 5, "epochs": 4, "method": "rehearsal"}
 

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial, Polynomial, RectifiedPolynomial
-from engramma.kernels import reference, triton_gpu, triton_mixed
+from engramma.kernels import reference
+from engramma.kernels.triton import gpu as triton_gpu
+from engramma.kernels.triton import mixed as triton_mixed
 from engramma.losses import SQUARED, Logistic, Squared
 from engramma.network import DenseMemory, Items
 from engramma.optimiser import ORDERS

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from engramma.cli import show
-from engramma.cli.settings import numbers
+from engramma.cli.options import numbers
 from engramma.cli.train import DeviceOption
 
 DTYPES = ("float32", "float64", "mixed")
@@ -37,9 +37,9 @@ def bench(
     The items are made up (799 neurons, 10 classes). Step and products take turns;
     whatever else the machine is doing shows in the figures.
     """
-    from engramma.bench import machine, measure
-    from engramma.outputs import whole
-    from engramma.study import device_for
+    from engramma.runs.bench import machine, measure
+    from engramma.runs.study import device_for
+    from engramma.store.outputs import whole
 
     place, kinds = device_for(device), [name.strip() for name in dtype.split(",")]
     for kind in kinds:

@@ -24,8 +24,10 @@ def info(
     import torch
     from rich.table import Table
 
-    from engramma import __version__, planning, studies
+    from engramma import __version__
     from engramma.methods import METHODS
+    from engramma.paper import studies
+    from engramma.runs import planning
 
     def installed(name: str) -> str:
         try:
@@ -67,7 +69,7 @@ def _kernels() -> str:
 
 def _mnist(data_dir: Path | None) -> str:
     """Where MNIST is, without fetching it."""
-    from engramma.datasets import MNIST, DataError, mnist_folder
+    from engramma.streams.datasets import MNIST, DataError, mnist_folder
 
     if data_dir or os.environ.get("ENGRAMMA_DATA"):
         try:

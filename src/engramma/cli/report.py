@@ -35,9 +35,9 @@ def write(
     data_dir: Path | None = None,
 ) -> None:
     """Write the report and say where it is."""
-    from engramma.records import Store
-    from engramma.report import TITLE
-    from engramma.report import report as make
+    from engramma.show.report.write import TITLE
+    from engramma.show.report.write import report as make
+    from engramma.store.records import Store
 
     records = list(Store(store)) if store.is_dir() else []
     if not records:

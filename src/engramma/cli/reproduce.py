@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from engramma.cli import report, show, tables
-from engramma.cli.settings import counted, numbers, pairs
+from engramma.cli.options import counted, numbers, pairs
 from engramma.cli.tables import ChangesOption, StrengthsOption
 from engramma.cli.train import (
     WHERE,
@@ -24,7 +24,7 @@ from engramma.cli.train import (
 )
 
 if TYPE_CHECKING:
-    from engramma.studies import Run, Study
+    from engramma.paper.studies import Run, Study
 
 OutOption = Annotated[Path, typer.Option(help="Folder for tables and figures.", rich_help_panel=WHERE)]
 
@@ -74,7 +74,7 @@ def reproduce(
     where it stopped. Several processes may work on one store at a time: they
     share the work, and --cluster has those of a Dask cluster do it.
     """
-    from engramma import studies
+    from engramma.paper import studies
 
     if list_:
         _list()
@@ -125,7 +125,7 @@ def demo(
     Nine methods against forgetting at four vertices: five tasks of permuted
     digits one after another, three seeds each. Nothing is downloaded.
     """
-    from engramma import studies
+    from engramma.paper import studies
 
     study, out = studies.load("table2"), out / "demo"
     runs = study.runs("demo")
@@ -147,7 +147,7 @@ def _list() -> None:
     from rich import box
     from rich.table import Table
 
-    from engramma import studies
+    from engramma.paper import studies
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     for column in ("study", "paper", "what", "runs"):
@@ -172,9 +172,9 @@ def _dry(
     processes: int,
 ) -> None:
     """How many runs, how long, how much memory: without running any of them."""
-    from engramma import study as work
-    from engramma.estimate import estimate
-    from engramma.records import Store
+    from engramma.runs import study as work
+    from engramma.runs.estimate import estimate
+    from engramma.store.records import Store
 
     place = work.device_for(device)
     wanted = list(dict.fromkeys(run.experiment for _, part in runs for run in part))

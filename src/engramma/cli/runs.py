@@ -14,7 +14,7 @@ StoreOption = Annotated[Path, typer.Option(help="Folder of records.")]
 
 
 def _open(store: Path) -> Any:
-    from engramma.records import Store
+    from engramma.store.records import Store
 
     if not store.is_dir():
         raise ValueError(f"store must be a folder of records; there is none at {store}")
@@ -101,7 +101,7 @@ def pack(
     store: StoreOption = Path("runs"),
 ) -> None:
     """Pack all records into one file, to publish or to send."""
-    from engramma import archive
+    from engramma.store import archive
 
     count = archive.pack(_open(store), file)
     show.out.print(f"{count} runs in {file}, {file.stat().st_size / 2**20:.1f} MiB", soft_wrap=True)
@@ -113,9 +113,9 @@ def unpack(
     store: StoreOption = Path("runs"),
 ) -> None:
     """Put the records of an archive into a store, each checked before it enters."""
-    from engramma import archive
-    from engramma.files import Damaged
-    from engramma.records import Store
+    from engramma.store import archive
+    from engramma.store.files import Damaged
+    from engramma.store.records import Store
 
     if not file.is_file():
         raise ValueError(f"file must be an archive of records; there is none at {file}")
@@ -141,8 +141,8 @@ def prune(
     """Remove what is no longer needed: runs named, records set aside, what killed processes left."""
     import shutil
 
-    from engramma import checkpoints as points
-    from engramma.claims import Claims
+    from engramma.store import checkpoints as points
+    from engramma.store.claims import Claims
 
     records = _open(store)
     doomed = [records.get(name).name for name in names or ()]

@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from engramma.records import Record
-    from engramma.studies import Run
-    from engramma.study import Outcome, Work
+    from engramma.paper.studies import Run
+    from engramma.runs.study import Outcome, Work
+    from engramma.store.records import Record
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -40,7 +40,7 @@ def progress(label: str = "") -> Iterator[Work]:
     """A bar with the time left, moved by what a study tells of its work."""
     from rich import progress as bars
 
-    from engramma.study import Work
+    from engramma.runs.study import Work
 
     log = logging.getLogger("engramma")
     handler = Log()

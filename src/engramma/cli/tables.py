@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from engramma.cli import show
-from engramma.cli.settings import pairs
+from engramma.cli.options import pairs
 from engramma.cli.train import DataOption
 
 if TYPE_CHECKING:
-    from engramma.cells import Table
-    from engramma.chosen import Choice
     from engramma.experiment import Experiment
-    from engramma.records import Record
-    from engramma.studies import Study
+    from engramma.paper.studies import Study
+    from engramma.search.choice import Choice
+    from engramma.show.agreement import Table
+    from engramma.store.records import Record
 
 FORMATS = ("rich", "md", "latex", "csv")
 EVERYTHING = "scores"  # the table of whatever a store holds
@@ -53,13 +53,13 @@ StrengthsOption = Annotated[
 
 def choices(path: Path | None) -> list[Choice]:
     """What a file of chosen values says; nothing without one."""
-    from engramma import chosen
+    from engramma.search import choice as chosen
 
     return chosen.load(path) if path is not None else []
 
 
 def say_used(found: list[Choice], experiments: list[Experiment], path: Path) -> None:
-    from engramma import chosen
+    from engramma.search import choice as chosen
 
     for line in chosen.used(found, experiments, path):
         show.out.print(f"chosen  {line}", soft_wrap=True)
@@ -91,7 +91,7 @@ def table(
     Studies without a table of their own get one of average scores. Missing
     cells and diverged runs are shown as such.
     """
-    from engramma import tables, typeset
+    from engramma.show import tables, typeset
 
     form = _format(form, out)
     makers = _tables(name, tables.TABLES, score)
@@ -133,7 +133,8 @@ def figure(
     A kind of figure in place of a study's name draws it from all records of
     the store. Pictures of memories need records made with --keep-memories.
     """
-    from engramma import figures, studies
+    from engramma.paper import studies
+    from engramma.show import figures
 
     if kind is not None and kind not in figures.KINDS:
         raise ValueError(f"kind must be one of {', '.join(figures.KINDS)}, not {kind!r}")
@@ -157,7 +158,7 @@ def figure(
 
 def present(study: Study, records: list[Record], out: Path, data_dir: Path | None = None) -> list[Path]:
     """Show a study's tables in the terminal, and write them and its figures into `out`. The files."""
-    from engramma import figures, tables, typeset
+    from engramma.show import figures, tables, typeset
 
     made = []
     for kind in study.tables:
@@ -177,7 +178,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _format(form: str, out: Path | None) -> str:
-    from engramma import typeset
+    from engramma.show import typeset
 
     by_ending = {end: name for name, end in typeset.ENDINGS.items()}
     if not form:
@@ -192,7 +193,7 @@ def _format(form: str, out: Path | None) -> str:
 def _tables(
     name: str, known: dict[str, Callable[..., Table]], score: str | None
 ) -> list[Callable[..., Table]]:
-    from engramma import studies
+    from engramma.paper import studies
 
     kinds = [EVERYTHING] if name == EVERYTHING else studies.load(name).tables or [EVERYTHING]
     if score is None:
@@ -203,7 +204,7 @@ def _tables(
 
 
 def _open(store: Path):
-    from engramma.records import Store
+    from engramma.store.records import Store
 
     if not store.is_dir():
         raise ValueError(f"--from must be a folder of records; there is none at {store}")
@@ -219,7 +220,7 @@ def _records(
     changes: Sequence[str] | None = None,
 ) -> list[Record]:
     """Those of a study's runs that the store has, in the study's order; or all of the store."""
-    from engramma import studies
+    from engramma.paper import studies
 
     there = _open(store)
     if name == EVERYTHING:

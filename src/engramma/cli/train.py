@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from engramma.cli import interrupt, show
-from engramma.cli.settings import counted, given, literal, numbers, pairs, with_settings
+from engramma.cli.options import counted, given, literal, numbers, pairs, with_settings
 
 if TYPE_CHECKING:
     from distributed import Client
 
     from engramma.experiment import Experiment
-    from engramma.study import Outcome
+    from engramma.runs.study import Outcome
 
 WHERE = "Where and how"
 StoreOption = Annotated[Path, typer.Option(help="Folder of records.", rich_help_panel=WHERE)]
@@ -81,8 +81,8 @@ def carry_out(
     **options: Any,
 ) -> Outcome:
     """Run with a progress bar or a dashboard, and know what to say when interrupted."""
-    from engramma import study
-    from engramma.records import Store
+    from engramma.runs import study
+    from engramma.store.records import Store
 
     client = options.pop("client", None)  # of a cluster: which has devices of its own
     if client and (dashboard or tensorboard):
@@ -93,14 +93,14 @@ def carry_out(
         lambda: f"{len(records)} finished runs are kept in {store}; the same command goes on from there"
     )
     if client:
-        from engramma import cluster
+        from engramma.runs import cluster
 
         with show.progress() as work:
             return cluster.run(experiments, records, client, device, watch=work, **options)
     with nullcontext(study.Work()) if dashboard else show.progress() as work:
         if not dashboard and tensorboard is None:
             return study.run(experiments, records, place, watch=work, processes=processes, **options)
-        from engramma.watch import watching
+        from engramma.runs.watch import watching
 
         with watching(work, dashboard, tensorboard, show.err) as watcher:
             return study.run(experiments, records, place, watch=work, watcher=watcher, **options)
@@ -112,7 +112,7 @@ def joined(cluster: str | None, device: str) -> Iterator[Client | None]:
     if cluster is None:
         yield None
         return
-    from engramma.cluster import joined as at
+    from engramma.runs.cluster import joined as at
 
     with at(cluster, device) as client:
         yield client
@@ -152,8 +152,8 @@ def run(
     found in the store and not run again; an interrupted run goes on after its
     last finished task.
     """
-    from engramma import chosen
     from engramma.experiment import read, read_toml
+    from engramma.search import choice as chosen
 
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # a method of one's own may lie beside
@@ -205,10 +205,10 @@ def fork(
     were trained together with it are continued. Another method looks back: it
     takes stock of the tasks so far as if it had been there.
     """
-    from engramma import checkpoints
     from engramma.checks import method_class
-    from engramma.forks import fork as continued
-    from engramma.records import Store
+    from engramma.runs.forks import fork as continued
+    from engramma.store import checkpoints
+    from engramma.store.records import Store
 
     records = Store(store)
     if method is not None:

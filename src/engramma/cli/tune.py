@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from engramma.cli import interrupt, show
-from engramma.cli.settings import counted, given, numbers, pairs, with_settings
+from engramma.cli.options import counted, given, numbers, pairs, with_settings
 from engramma.cli.train import (
     ClusterOption,
     DataOption,
@@ -21,8 +21,8 @@ from engramma.cli.train import (
 )
 
 if TYPE_CHECKING:
-    from engramma.searches import Search
-    from engramma.tune import Found
+    from engramma.search.spaces import Search
+    from engramma.search.tune import Found
 
 HOW = "Search"
 
@@ -109,10 +109,11 @@ def tune(
     response. A search that was stopped goes on where it was. Several processes
     may work on one search, over one store and one storage.
     """
-    from engramma import chosen, study
-    from engramma import tune as tuning
-    from engramma.cluster import run as cluster_run
-    from engramma.records import Store
+    from engramma.runs import study
+    from engramma.runs.cluster import run as cluster_run
+    from engramma.search import choice as chosen
+    from engramma.search import tune as tuning
+    from engramma.store.records import Store
 
     told = given(settings)
     names = [name.strip() for name in str(told.pop("method", "") or "").split(",") if name.strip()]
@@ -158,7 +159,7 @@ def tune(
 
 
 def _seeds(text: str) -> tuple[int, ...]:
-    from engramma.searches import FIRST_SEED
+    from engramma.search.spaces import FIRST_SEED
 
     asked = counted(text)
     return tuple(asked) if "," in text else tuple(FIRST_SEED + seed for seed in asked)
@@ -168,8 +169,8 @@ def _base(
     study_name: str, method: str, vertex: float, told: dict[str, Any], scale: str | None
 ) -> tuple[Any, str]:
     """(the experiment to search with, its scale): the study's at the scale, then what was told."""
-    from engramma import studies
     from engramma.experiment import read
+    from engramma.paper import studies
 
     if scale is None:
         scale = "paper" if told.get("data", "digits") == "mnist" else "demo"
@@ -188,7 +189,7 @@ def _strength(
     trials: int | None,
     span: str | None,
 ) -> Search:
-    from engramma import searches
+    from engramma.search import spaces as searches
 
     searches.strength_kind(name)
     known = name if searches.study_of(name) else "ewc"  # one of one's own: the sizes of the paper's searches
@@ -208,7 +209,8 @@ def _grid(
     rates: str | None,
     temperatures: str | None,
 ) -> Search:
-    from engramma import searches, studies
+    from engramma.paper import studies
+    from engramma.search import spaces as searches
 
     base, scale = _base("general-smallest", name, vertex, told, scale)
     of = studies.load("general-smallest")
@@ -223,7 +225,7 @@ def _grid(
 
 def _draw(found: list[Found], store: Any, out: Path) -> list[Path]:
     """The response of every strength; the heat map of every grid."""
-    from engramma import figures
+    from engramma.show import figures
 
     methods = "-".join(dict.fromkeys(each.search.base.method.rpartition(":")[2] for each in found))
     if found[0].response is not None:

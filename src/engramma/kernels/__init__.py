@@ -33,15 +33,15 @@ from engramma.kernels import reference
 def kernel_for(device: torch.device | str, name: str = "auto", mixed: bool = False) -> ModuleType:
     """The fastest implementation that this device and installation can run, or the one named.
 
-    `mixed`: memories in float64, the work on items in float32 (`numba_mixed`), on CUDA in bfloat16 parts too
-    (`triton_mixed`).
+    `mixed`: memories in float64, the work on items in float32 (`numba.mixed`), on CUDA in bfloat16 parts too
+    (`triton.mixed`).
     """
     kind = torch.device(device).type
     if mixed:
         if (kind, name) in (("cuda", "auto"), ("cuda", "triton")):
-            from engramma.kernels import triton_mixed as found
+            from engramma.kernels.triton import mixed as found
         elif (kind, name) in (("cpu", "auto"), ("cpu", "numba")):
-            from engramma.kernels import numba_mixed as found
+            from engramma.kernels.numba import mixed as found
         else:
             raise ValueError(
                 f"dtype mixed needs Triton on CUDA or numba on the CPU, not kernel {name} on {kind}; "
@@ -52,7 +52,7 @@ def kernel_for(device: torch.device | str, name: str = "auto", mixed: bool = Fal
         return reference
     if name in ("auto", "triton") and kind == "cuda":
         try:
-            from engramma.kernels import triton_gpu
+            from engramma.kernels.triton import gpu as triton_gpu
         except ImportError:
             if name == "triton":
                 raise
@@ -60,7 +60,7 @@ def kernel_for(device: torch.device | str, name: str = "auto", mixed: bool = Fal
         return triton_gpu
     if name in ("auto", "numba") and kind == "cpu":
         try:
-            from engramma.kernels import numba_cpu
+            from engramma.kernels.numba import cpu as numba_cpu
         except ImportError:
             if name == "numba":
                 raise
@@ -69,9 +69,3 @@ def kernel_for(device: torch.device | str, name: str = "auto", mixed: bool = Fal
     if name == "auto":
         return reference
     raise ValueError(f"kernel must be auto, reference, numba (on the CPU) or triton (on CUDA), not {name!r}")
-
-
-def lift_of(n: float) -> int:
-    """Of mixed precision: with y = x 2^lift in place of a similarity x, y^(n-1) of a fresh memory stays in
-    float32's range, and that of y = 16 does too."""
-    return 0 if n < 8 else int(80 // (n - 1))

@@ -1,0 +1,269 @@
+"""numba and BLAS on the CPU: a few threads of our own, each with a block of items to itself.
+
+A block's product, elementwise pass or partial gradient runs on one thread from start to end. Items of -1 and
++1 are not multiplied but looked up (`numba.signs`). For others there is NumPy's BLAS, held to that thread, so
+that no second pool of threads competes with the first. How the work is cut depends on its shape alone, never
+on the number of threads or replicas, so neither changes a bit.
+The threads flush denormal numbers to zero: at n = 20 untrained memories make little else in float32.
+
+Signatures and axes are in `engramma.kernels`; the loops in `numba.loops` and `numba.signs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engramma.interactions import Interaction, LeakyRectifiedPolynomial
+from engramma.kernels.numba import loops
+from engramma.kernels.numba import signs as bits
+from engramma.kernels.numba.threads import cut, each, sum_blocks, sum_parts
+from engramma.kernels.reference import prepare
+from engramma.losses import Loss
+
+__all__ = ["gradient", "moments", "prepare", "product", "product_back", "pull", "scores", "slopes", "step"]
+
+name = "numba"
+
+FEW = 1_000_000  # multiplications: a product smaller than this is not worth looking up
+
+# The C library gives a large block back to the system when it is freed, and the next one is made anew page
+# by page, which can cost more than the arithmetic on it. glibc keeps blocks of a size (up to 32 MiB) that it
+# has once seen freed; this one is never touched and costs nothing.
+_ = np.empty(31 << 20, np.uint8)
+del _
+
+
+def gradient(
+    theta: Tensor,
+    probe: Tensor,
+    target: Tensor,
+    share: Tensor,
+    scale: float | Tensor,
+    scored: slice,
+    loss: Loss,
+    f: Interaction,
+    u: Tensor | None = None,
+) -> Tensor:
+    """`product`, `pull` and `product_back` in one go, a block of items at a time.
+
+    One thread makes a block's similarities, turns them into dh where they stand and uses them up, all
+    while they are in its cache: those of all items are never there at once.
+    """
+    z = theta.numpy()
+    scales = np.broadcast_to(np.asarray(scale, z.dtype).reshape(-1), len(z))
+    # The scale goes onto the memories, which are few, and not onto the similarities, which are many.
+    z = np.multiply(z, scales[:, None, None])
+    return pulled_back(z, scales, probe, target, share, scored, loss, f, u)
+
+
+def pulled_back(
+    z: Any,
+    scales: Any,
+    probe: Tensor,
+    target: Tensor,
+    share: Tensor,
+    scored: slice,
+    loss: Loss,
+    f: Interaction,
+    u: Tensor | None,
+    drop: float | None = None,
+) -> Tensor:
+    """`gradient` by memories z (R,M,N) that are scaled already, times `scales` (R,) and in their precision;
+    of lifted scores `drop` is what brings them down again."""
+    kind = torch.float32 if z.dtype == np.float32 else torch.float64
+    x = _array(probe, kind)[..., : z.shape[2]]
+    a = np.ascontiguousarray(z[..., scored].swapaxes(1, 2))
+    turn = _turn(len(z), target, share, loss, f, u, kind, drop)
+    blocks, times = cut(x.shape[1]), len(z) // len(x)
+    largest = max(block.stop - block.start for block in blocks)
+    spare = [np.empty((largest, z.shape[1]), x.dtype) for _ in range(torch.get_num_threads())]
+    words = _words(x, blocks, z.shape[1])
+
+    def work(r: int, block: slice, da: Any, out: Any) -> None:
+        whole, row = spare.pop(), r // times
+        h = whole[: block.stop - block.start]
+        _forward(x, words, row, block, z[r], h)
+        turn(r, block, h, a[r], h, da)
+        _back(x, words, row, block, h, out)
+        spare.append(whole)
+
+    return sum_parts(work, z.shape, blocks, scales, x.dtype, scored.start, a.shape[1])
+
+
+def product(probe: Tensor, theta: Tensor) -> Tensor:
+    x, z, times = _array(probe, theta.dtype), _array(theta), len(theta) // len(probe)
+    h = np.empty((len(z), x.shape[1], z.shape[1]), z.dtype)
+    blocks = cut(x.shape[1])
+    words = _words(x, blocks, z.shape[1])
+
+    def work(r: int, block: slice) -> None:
+        _forward(x, words, r // times, block, z[r], h[r, block])
+
+    each(work, len(h), blocks)
+    return torch.from_numpy(h)
+
+
+def product_back(dh: Tensor, probe: Tensor, neurons: int) -> Tensor:
+    d, x, times = _array(dh), _array(probe, dh.dtype)[..., :neurons], len(dh) // len(probe)
+    blocks = cut(x.shape[1])
+    words = _words(x, blocks, d.shape[2])
+
+    def work(r: int, block: slice, da: Any, out: Any) -> None:
+        del da
+        _back(x, words, r // times, block, d[r, block], out)
+
+    return sum_parts(work, (len(d), d.shape[2], neurons), blocks, np.ones(len(d), d.dtype), d.dtype)
+
+
+def scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None = None) -> Tensor:
+    s, z, signs = _array(h), _array(a.mT), _signs(h, a, u)
+    n, leak, *_ = _rule(f, h.dtype)
+    out, times = np.empty((*s.shape[:2], z.shape[1]), s.dtype), len(s) // len(signs)
+
+    def work(r: int, block: slice) -> None:
+        loops.scores(s[r, block], z[r], signs[r // times, block], n, leak, out[r, block])
+
+    each(work, len(s), cut(s.shape[1]))
+    return torch.from_numpy(out)
+
+
+def slopes(h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    z, signs, pulls = _array(a.mT), _signs(h, a, u), _array(g)
+    n, _, less, low, factor = _rule(f, h.dtype)
+    times = len(h) // len(signs)
+
+    def work(r: int, block: slice, h_r: Any, dh: Any, da: Any) -> None:
+        loops.slopes(h_r, z[r], signs[r // times, block], pulls[r, block], n, less, low, factor, dh, da)
+
+    dh, da = sum_blocks(work, _array(h), z)
+    return dh, 2 * da
+
+
+def pull(
+    h: Tensor, a: Tensor, target: Tensor, share: Tensor, loss: Loss, f: Interaction, u: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    z, turn = _array(a.mT), _turn(len(h), target, share, loss, f, u, h.dtype)
+
+    def work(r: int, block: slice, h_r: Any, dh: Any, da: Any) -> None:
+        turn(r, block, h_r, z[r], dh, da)
+
+    dh, da = sum_blocks(work, _array(h), z)
+    return dh, 2 * da
+
+
+def moments(
+    h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None, x: Tensor, power: int
+) -> tuple[Tensor, Tensor]:
+    z, signs, pulls, own = _array(a.mT), _signs(h, a, u), _array(g), _array(x, h.dtype)
+    n, _, less, low, factor = _rule(f, h.dtype)
+    times, fold = len(h) // len(own), len(h) // len(signs)
+
+    def work(r: int, block: slice, h_r: Any, dh: Any, out: Any) -> None:
+        s, x_r = signs[r // fold, block], own[r // times, block]
+        loops.moments(h_r, z[r], s, pulls[r, block], x_r, power == 2, n, less, low, factor, dh, out)
+
+    return sum_blocks(work, _array(h), z)
+
+
+def step(
+    theta: Tensor,
+    grad: Tensor,
+    velocity: Tensor,
+    rate: Tensor | float,
+    momentum: float,
+    visible: int,
+    clamp: float | None,
+    normalise: str = "velocity",
+) -> tuple[Tensor, Tensor]:
+    z, g, v = _array(theta), _array(grad), _array(velocity)
+    moved, fresh = np.empty_like(z), np.empty_like(z)
+    kind = z.dtype.type
+    rates = np.broadcast_to(np.asarray(rate, z.dtype).reshape(-1), len(z))
+    limit = None if clamp is None else kind(clamp)
+    first, last = normalise != "velocity", normalise != "gradient"
+
+    def work(r: int, block: slice) -> None:
+        old = z[r, block], g[r, block], v[r, block]
+        new = moved[r, block], fresh[r, block]
+        loops.step(*old, rates[r], kind(momentum), visible, limit, first, last, *new)
+
+    each(work, len(z), cut(z.shape[1]))
+    return torch.from_numpy(moved), torch.from_numpy(fresh)
+
+
+def _words(x: Any, blocks: list[slice], memories: int) -> Any:
+    """The signs of items x (S,B,N) as bits; None where they are not signs, or too few to be worth it."""
+    if x[0].size * memories < FEW:
+        return None
+    words = np.empty((*x.shape[:2], -(-x.shape[2] // bits.WORD)), np.uint32)
+    bipolar = []
+
+    def work(row: int, block: slice) -> None:
+        bipolar.append(bits.pack(x[row, block], words[row, block]))
+
+    each(work, len(x), blocks)
+    return words if all(bipolar) else None
+
+
+def _forward(x: Any, words: Any, row: int, block: slice, z: Any, h: Any) -> None:
+    if words is None:
+        np.dot(x[row, block], z.T, out=h)
+    else:
+        bits.signed_sums(words[row, block], z.T, h)
+
+
+def _back(x: Any, words: Any, row: int, block: slice, d: Any, out: Any) -> None:
+    if words is None:
+        np.dot(d.T, x[row, block], out=out)
+    else:
+        bits.signed_sums(bits.turned(words[row, block], x.shape[2]), d, out.T)
+
+
+def _turn(
+    replicas: int,
+    target: Tensor,
+    share: Tensor,
+    loss: Loss,
+    f: Interaction,
+    u: Tensor | None,
+    dtype: torch.dtype,
+    drop: float | None = None,
+) -> Callable[..., None]:
+    """`pull` of one replica's block of items: writes dh, which may be h itself, and adds half of da."""
+    goal, weight = _array(target, dtype), _array(share, dtype)
+    signs = np.ones((1, *goal.shape[1:]), goal.dtype) if u is None else _array(u, dtype)
+    n, leak, less, low, factor = _rule(f, dtype)
+    times, fold = replicas // len(goal), replicas // len(signs)
+
+    def turn(r: int, block: slice, h: Any, a: Any, dh: Any, da: Any) -> None:
+        t, w, s = goal[r // times, block], weight[r // times, block], signs[r // fold, block]
+        loops.pull(h, a, t, w, loss.m, s, drop, n, leak, less, low, factor, dh, da)
+
+    return turn
+
+
+def _array(t: Tensor, dtype: torch.dtype | None = None) -> Any:
+    """The same memory as a NumPy array; a copy where the dtype differs or rows are not in order."""
+    t = t.to(dtype or t.dtype)
+    return (t if t.ndim == 3 and len(t) and t[0].is_contiguous() else t.contiguous()).numpy()
+
+
+def _signs(h: Tensor, a: Tensor, u: Tensor | None) -> Any:
+    """u, or the ones that its absence stands for."""
+    return torch.ones(1, h.shape[1], a.shape[2], dtype=h.dtype).numpy() if u is None else _array(u)
+
+
+def _rule(f: Interaction, dtype: torch.dtype) -> tuple[Any, ...]:
+    """n, the leak, n - 1, leak / n and n as a factor, in the types that choose the loops' machine code."""
+    kind = np.float32 if dtype == torch.float32 else np.float64
+    leak, low = None, None
+    if isinstance(f, LeakyRectifiedPolynomial):
+        leak, low = kind(f.leak), kind(f.leak / f.n)
+    if f.n == int(f.n):
+        return loops.binary(int(f.n)), leak, loops.binary(int(f.n) - 1), low, kind(f.n)
+    return kind(f.n), leak, kind(f.n - 1), low, kind(f.n)

@@ -1,0 +1,224 @@
+"""The penalty and projection methods on any nn.Module, in anybody's training loop.
+
+    guard = Guard(model, loss, "ewc", strength=100.0)
+    for task in tasks:
+        for x, y in batches(task):
+            optimiser.zero_grad()
+            loss(model(x), y).backward()
+            guard.steer()        # turns the gradients
+            optimiser.step()
+            guard.observe()      # takes note of the step
+        guard.consolidate(x_of_the_task, y_of_the_task)
+
+The methods are those of `engramma.methods`, unchanged: the module's P parameters are laid out as one
+theta (1,1,P), and `Flat` answers what a method asks of a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from engramma.methods import EWC, METHODS, Method, Now, Penalty, Projection, Vanilla
+from engramma.network import DenseMemory, Items
+from engramma.replicas import Replicas
+from engramma.streams import Task
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+Measure = Callable[[Tensor, Tensor, Tensor], Tensor]  # of theta (P,), inputs and targets
+ALLOWED = tuple(name for name, kind in METHODS.items() if issubclass(kind, Penalty | Projection | Vanilla))
+
+
+class Guard:
+    """Keeps `model` from forgetting: call `steer` after backward, `observe` after the optimiser's step,
+    `consolidate` after a task.
+
+    `loss(outputs (B,...), targets (B,...))` is the mean loss of a batch. `method` is a name (l2, ewc,
+    mas, si, gem, agem or vanilla) or a method of `engramma.methods` with settings of its own. `strength`
+    is a penalty's lambda or the proportion of items that a projection keeps; None for the default.
+    `chunk` items are differentiated at once where a method wants every item's gradient.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from engramma.models.guard import Guard
+    >>> model = torch.nn.Linear(2, 1)
+    >>> guard = Guard(model, torch.nn.functional.mse_loss, "l2", strength=1.0)
+    >>> x, y = torch.ones(4, 2), torch.zeros(4, 1)
+    >>> guard.consolidate(x, y)
+    >>> with torch.no_grad():
+    ...     _ = model.bias.add_(3.0)
+    >>> model.zero_grad()
+    >>> guard.steer()
+    >>> model.bias.grad
+    tensor([6.])
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        method: str | Method = "ewc",
+        strength: float | None = None,
+        seed: int = 0,
+        chunk: int = 256,
+    ) -> None:
+        self.flat = Flat(model, loss, chunk)
+        self.method = _method(method, strength)
+        self.replicas = Replicas((seed,))
+        self.tasks, self.step = 0, 0
+        self.state: Any = self.method.start(self.flat.theta())
+        self._last: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def steer(self) -> None:
+        """Turn the parameters' gradients into the way to step."""
+        theta, own = self.flat.theta(), self.flat.grad()
+        step = self.method.steer(self.state, self._now(None), theta, own)
+        self.flat.set_grad(step)
+        self._last = (theta, own, step)
+
+    def observe(self) -> None:
+        """Take note of what the optimiser did since `steer`."""
+        if self._last is None:
+            raise RuntimeError("observe() takes note of a step: call steer() before the optimiser's step")
+        theta, own, step = self._last
+        self.state = self.method.observe(self.state, self._now(None), own, step, self.flat.theta() - theta)
+        self._last, self.step = None, self.step + 1
+
+    def consolidate(self, x: Tensor, y: Tensor) -> None:
+        """Take stock after a task, of its inputs x (B,...) and targets y (B,...), in random order."""
+        if len(x) != len(y) or len(x) == 0:
+            raise ValueError(f"x and y must have equally many items, at least one, not {len(x)} and {len(y)}")
+        theta = self.flat.theta()
+        weight = torch.ones(1, len(x), dtype=theta.dtype, device=theta.device)
+        ids = (self.tasks << 32) + torch.arange(len(x), device=theta.device)[None]
+        items = Items(x[None], y[None], weight, ids)
+        self.state = self.method.consolidate(self.state, self._now(items), theta)
+        self.tasks, self.step, self._last = self.tasks + 1, 0, None
+
+    def report(self) -> dict[str, Any]:
+        """What the method has to say of its state."""
+        return self.method.report(self.state)
+
+    def _now(self, items: Items | None) -> Now:
+        # A penalty asks for the task's number while it steers, and for its items when it takes stock.
+        task = Task(self.tasks, cast(Items, items), cast(Items, items))
+        return Now(cast(DenseMemory, self.flat), task, 0, self.step, self.replicas)
+
+
+class Flat:
+    """A module as methods see a network: all trainable parameters in one theta (1,1,P)."""
+
+    autoassociative = False
+    beta = 1.0
+
+    def __init__(self, model: nn.Module, loss: Loss, chunk: int) -> None:
+        self.model, self.loss_of, self.chunk = model, loss, chunk
+        self.named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        if not self.named:
+            raise ValueError("model must have parameters that require a gradient")
+
+    def theta(self) -> Tensor:
+        return torch.cat([p.detach().flatten() for p in self.named.values()])[None, None]
+
+    def grad(self) -> Tensor:
+        """(1,1,P); a parameter without a gradient has a gradient of 0."""
+        parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.named.values()]
+        return torch.cat([g.detach().flatten() for g in parts])[None, None]
+
+    def set_grad(self, step: Tensor) -> None:
+        for (_, p), part in zip(self.named.items(), self._split(step[0, 0]).values(), strict=True):
+            p.grad = part.to(p.dtype).clone()
+
+    def gradient(self, theta: Tensor, items: Items) -> Tensor:
+        """(R,1,P): the gradient of the mean loss over each row of items."""
+        rows = range(items.probe.shape[0])
+        with self._still():
+            each = [self._pull(self._loss, theta[r, 0], items.probe[r], items.target[r]) for r in rows]
+        return torch.stack(each)[:, None]
+
+    def per_item(self, theta: Tensor, items: Items, pull: str, power: int) -> Tensor:
+        """(1,1,P): mean over items of |gradient of one item|^power; `pull` as in `DenseMemory.per_item`,
+        of the module's outputs as they are."""
+        measures: dict[str, Measure] = {
+            "loss": self._loss,
+            "predicted": lambda theta, x, y: self._loss(theta, x, self._call(theta, x).argmax(-1)),
+            "output": lambda theta, x, y: self._call(theta, x).pow(2).sum(),
+            "norm": lambda theta, x, y: self._call(theta, x).norm(),
+        }
+        measure = measures[pull]
+        x, y = items.probe[0], items.target[0]
+        total = torch.zeros_like(theta[0, 0])
+        with self._still():
+            for start in range(0, len(x), self.chunk):
+                part = slice(start, start + self.chunk)
+                total += self._each(measure, theta[0, 0], x[part], y[part]).abs().pow(power).sum(0)
+        return (total / len(x))[None, None]
+
+    def scores(self, theta: Tensor, probe: Tensor) -> Tensor:
+        """(1,B,K): the outputs."""
+        with self._still(), torch.no_grad():
+            return self._call(theta[0, 0], probe[0])[None]
+
+    def _each(self, measure: Measure, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """(B,P): the gradient of every item alone."""
+        one = grad(lambda theta, x, y: measure(theta, x[None], y[None]))
+        try:
+            return vmap(one, in_dims=(None, 0, 0))(theta, x, y)
+        except RuntimeError:  # torch.func cannot follow every module (DenseMemoryLayer's kernels, LSTMs)
+            return torch.stack(
+                [self._pull(measure, theta, x[b : b + 1], y[b : b + 1]) for b in range(len(x))]
+            )
+
+    def _pull(self, measure: Measure, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """(P,): the gradient of `measure` over a batch."""
+        theta = theta.detach().requires_grad_()
+        with torch.enable_grad():
+            return torch.autograd.grad(measure(theta, x, y), theta)[0]
+
+    def _loss(self, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        return self.loss_of(self._call(theta, x), y)
+
+    def _call(self, theta: Tensor, x: Tensor) -> Tensor:
+        return functional_call(self.model, self._split(theta), (x,))
+
+    def _split(self, theta: Tensor) -> dict[str, Tensor]:
+        parts = theta.split([p.numel() for p in self.named.values()])
+        return {name: part.view(p.shape) for (name, p), part in zip(self.named.items(), parts, strict=True)}
+
+    @contextmanager
+    def _still(self) -> Iterator[None]:
+        """Without dropout, and with batch normalisation at rest: one item alone has no batch."""
+        training = {module: module.training for module in self.model.modules()}
+        self.model.eval()
+        try:
+            yield
+        finally:
+            for module, was in training.items():
+                module.training = was
+
+
+def _method(method: str | Method, strength: float | None) -> Method:
+    if isinstance(method, str):
+        if method not in ALLOWED:
+            raise ValueError(f"method must be one of {', '.join(ALLOWED)}, not {method!r}")
+        kind = METHODS[method]
+        if strength is None:
+            return kind()
+        if kind.strength_name is None:
+            raise ValueError(f"strength must be None for the method {method!r}, which has none")
+        return kind(**{kind.strength_name: strength})
+    if strength is not None:
+        raise ValueError("strength must be None where method is not a name: set it in the method")
+    if not isinstance(method, Penalty | Projection | Vanilla):
+        raise ValueError(f"method must be a penalty or a projection, not {type(method).__name__}")
+    if method.moves != "taken":
+        raise ValueError("moves must be taken with a guard, which sees what an optimiser did alone")
+    if isinstance(method, EWC) and (method.fisher, method.labels) == ("batch", "predicted"):
+        raise ValueError("labels must be true where fisher is batch: a module's targets may be of any kind")
+    return method

@@ -1,0 +1,300 @@
+"""A pack: experiments trained together as replicas, measured on the way, resumed where they were stopped."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import engramma
+from engramma.experiment import Experiment
+from engramma.replicas import Replicas
+from engramma.runs.forks import branch, lineage
+from engramma.runs.setup import Built, build
+from engramma.store import checkpoints
+from engramma.store.checkpoints import Checkpoint
+from engramma.store.records import Record, Store
+from engramma.train import train
+
+if TYPE_CHECKING:
+    from engramma.runs.watch import Watcher
+
+POINTS = 25  # of a curve, a task
+LIGHT = 2**24  # bytes of a checkpoint that costs next to nothing
+PACE = 2e8  # bytes of a heavier one written in a second, until one has been timed
+
+Tick = Callable[[Experiment, int, int, int], None]  # (first of the pack, replicas, task, epoch)
+
+
+def seed_major(experiments: Sequence[Experiment]) -> list[Experiment]:
+    """Replicas of one seed together, so that they share its items; otherwise in the order given."""
+    place = {seed: i for i, seed in enumerate(dict.fromkeys(e.seed for e in experiments))}
+    return sorted(experiments, key=lambda e: place[e.seed])
+
+
+def pack_name(experiments: Sequence[Experiment]) -> str:
+    return hashlib.sha256(" ".join(e.hash() for e in experiments).encode()).hexdigest()[:20]
+
+
+SMALL = 5e8  # multiplications an epoch below which a second thread costs more than it brings
+
+
+@contextmanager
+def suited_threads(device: torch.device | str, experiments: Sequence[Experiment]) -> Iterator[None]:
+    """One thread for small problems on a CPU: threads would mostly wait for each other."""
+    from engramma.runs.planning import work
+
+    before = torch.get_num_threads()
+    small = sum(work(e, e.tasks - 1) for e in experiments) < SMALL
+    if torch.device(device).type != "cpu" or not small:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def run_pack(
+    experiments: Sequence[Experiment],
+    store: Store,
+    device: torch.device | str = "cpu",
+    kernel: str = "auto",
+    data_dir: str | Path | None = None,
+    curve_every: int | None = None,
+    keep_memories: bool = False,
+    keep_checkpoints: bool = False,
+    checkpoint_share: float = 0.1,
+    tick: Tick | None = None,
+    watcher: Watcher | None = None,
+) -> list[Record]:
+    """Train experiments of one family together and store a record of each, in the order given.
+
+    Accuracies are measured before training, every `curve_every` epochs (default: 25 times a task) and
+    after each task. A checkpoint is kept after a task until the records are stored, where writing it takes
+    no more than `checkpoint_share` of the time since the last, or next to nothing. A `watcher` (watch.py)
+    sees the pack begin, every epoch with what was measured, and its end.
+    """
+    ordered = seed_major(experiments)
+    first, name = ordered[0], pack_name(ordered)
+    built = build(ordered, device, kernel, data_dir)
+    every = curve_every or max(1, first.epochs // POINTS)
+    keep = keep_memories or keep_checkpoints
+    ledger = Ledger(first.tasks, first.epochs)
+    theta, resume = built.theta, None
+    point = _resumable(store, name, built, keep)
+    if point is None and first.fork:
+        point = branch(store, ordered, built)
+    if point is not None:
+        ledger.restore(point)
+        theta, resume = point.theta, (point.done, point.state)
+    else:
+        ledger.measure(built, built.network.at(built.optimiser.beta(0, theta)), theta)
+    if watcher:
+        watcher.start(ordered, built)
+    started = written = time.perf_counter()
+    pace = PACE
+    if theta is not None:  # else every task was learned: only records were missing
+        steps = train(
+            built.network,
+            built.stream,
+            built.method,
+            built.optimiser,
+            built.replicas,
+            theta,
+            first.batch_size,
+            first.cut,
+            resume,
+        )
+        for moment in steps:
+            ledger.watch(moment.theta, moment.task, moment.epoch)
+            scores = None
+            if moment.ends_task or moment.epoch % every == 0:
+                scores = ledger.measure(
+                    built, moment.network, moment.theta, moment.task, moment.epoch, moment.ends_task
+                )
+            if watcher:
+                watcher.update(moment, scores)
+            if tick:
+                tick(first, len(ordered), moment.task, moment.epoch)
+            if moment.ends_task:
+                done = moment.task + 1
+                ledger.seconds.append(time.perf_counter() - started)
+                started = time.perf_counter()
+                ledger.report = built.method.report(moment.state)
+                whole = keep or done < first.tasks
+                saved = Checkpoint(
+                    tuple(e.name for e in ordered),
+                    done,
+                    moment.theta if whole else None,
+                    moment.state if whole else None,
+                    ledger.tensors(),
+                    {
+                        **ledger.facts(),
+                        **lineage(ordered),
+                        "keep": keep_checkpoints,
+                        "memories": keep_memories,
+                    },
+                )
+                now, size = time.perf_counter(), checkpoints.size(saved)
+                worth = size <= LIGHT or (now - written) * checkpoint_share >= size / pace
+                if keep or (worth and (whole or len(ordered) > 1)):
+                    checkpoints.save(store, name, saved)
+                    written = time.perf_counter()
+                    pace = size / (written - now)
+                    if not keep:
+                        checkpoints.discard(store, name, below=done)
+    if watcher:
+        watcher.stop()
+    kept = _kept(store, name, first) if keep_memories else None
+    common = facts(device, built, ledger, name)
+    records = {}
+    for row, experiment in enumerate(ordered):
+        record = ledger.record(row, experiment, common, built)
+        if kept is not None:
+            record = replace(record, kept=tuple(after[row].numpy() for after in kept))
+        records[experiment.name] = replace(record, folder=store.write(record), kept=())
+    if not keep_checkpoints:
+        checkpoints.discard(store, name)
+    return [records[e.name] for e in experiments]
+
+
+@dataclass
+class Ledger:
+    """What is measured on the way: scores (R,T,T), curves (E,R,T), and when a replica diverged."""
+
+    tasks: int
+    epochs: int
+    scores: dict[str, Tensor] = field(default_factory=dict)
+    marks: list[int] = field(default_factory=list)  # epochs over all tasks, at which curves were measured
+    curves: dict[str, list[Tensor]] = field(default_factory=dict)
+    broke: Tensor | None = None  # (R,) epoch over all tasks after which memories were not finite; 0: never
+    seconds: list[float] = field(default_factory=list)  # of each task, for the whole pack
+    report: dict[str, Any] = field(default_factory=dict)
+
+    def watch(self, theta: Tensor, task: int, epoch: int) -> None:
+        """Note which replicas have diverged. Nothing is read back: a device goes on unhindered."""
+        sound = theta.sum((1, 2)).isfinite()
+        if self.broke is None:
+            self.broke = torch.zeros(len(theta), dtype=torch.long, device=theta.device)
+        now = task * self.epochs + epoch
+        self.broke = torch.where((self.broke == 0) & ~sound, now, self.broke.to(theta.device))
+
+    def measure(
+        self, built: Built, network: Any, theta: Tensor, task: int = 0, epoch: int = 0, ends: bool = False
+    ) -> dict[str, Tensor]:
+        """{score: (R,T)}, NaN for replicas that have diverged."""
+        found = {k: v.double().cpu() for k, v in built.stream.evaluate(network, theta).items()}
+        self.marks.append(task * self.epochs + epoch)
+        for key, values in found.items():
+            if self.broke is not None:
+                values[self.broke.cpu() > 0] = torch.nan
+            self.curves.setdefault(key, []).append(values)
+            if ends:
+                empty = torch.full((len(theta), self.tasks, self.tasks), torch.nan, dtype=torch.float64)
+                self.scores.setdefault(key, empty)[:, task] = values
+        return found
+
+    def tensors(self) -> dict[str, Tensor]:
+        out = {f"scores/{k}": v for k, v in self.scores.items()}
+        out |= {f"curves/{k}": torch.stack(v) for k, v in self.curves.items()}
+        assert self.broke is not None
+        return {**out, "marks": torch.tensor(self.marks), "broke": self.broke}
+
+    def facts(self) -> dict[str, Any]:
+        return {"seconds": self.seconds, "report": self.report, "scores": list(self.scores)}
+
+    def restore(self, point: Checkpoint) -> None:
+        measured = point.measured
+        # A file of tensors keeps no order, and the first score is the one that averages are taken of.
+        there = sorted(k[7:] for k in measured if k.startswith("scores/"))
+        self.scores = {k: measured[f"scores/{k}"].clone() for k in point.facts.get("scores", there)}
+        self.curves = {k[7:]: list(v.unbind(0)) for k, v in measured.items() if k.startswith("curves/")}
+        self.marks, self.broke = measured["marks"].tolist(), measured["broke"]
+        self.seconds, self.report = list(point.facts["seconds"]), point.facts["report"]
+
+    def record(self, row: int, experiment: Experiment, common: dict[str, Any], built: Built) -> Record:
+        assert self.broke is not None
+        broke = int(self.broke[row])
+        task, epoch = divmod(broke - 1, self.epochs)
+        count = len(self.broke)
+        own = {
+            "report": {
+                k: v[row] if isinstance(v, list) and len(v) == count else v for k, v in self.report.items()
+            },
+            "stream_hash": replace(built.stream, replicas=Replicas((experiment.seed,))).hash(),
+        }
+        return Record(
+            experiment.describe(),
+            {k: v[row].numpy() for k, v in self.scores.items()},
+            {
+                "epoch": np.array(self.marks, dtype=np.int64),
+                **{k: torch.stack(v)[:, row].numpy() for k, v in self.curves.items()},
+            },
+            {**common, **own},
+            {"task": task, "epoch": epoch + 1} if broke else None,
+        )
+
+
+def facts(device: torch.device | str, built: Built, ledger: Ledger, name: str) -> dict[str, Any]:
+    place = torch.device(device)
+    model = (
+        torch.cuda.get_device_name(place)
+        if place.type == "cuda"
+        else platform.processor() or platform.machine()
+    )
+    return {
+        "versions": {
+            "engramma": engramma.__version__,
+            "torch": str(torch.__version__),
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+        "device": f"{place.type} ({model})",
+        "threads": torch.get_num_threads(),
+        "kernel": built.network.kernel.name,
+        "pack": name,
+        "replicas": len(built.replicas),
+        "seconds": sum(ledger.seconds),
+        "seconds_by_task": ledger.seconds,
+        "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _kept(store: Store, name: str, first: Experiment) -> list[Tensor]:
+    """[(R,M,N)] after each task."""
+    points = [checkpoints.load(store, name, done, None, "cpu") for done in range(1, first.tasks + 1)]
+    return [point.theta for point in points if point is not None and point.theta is not None]
+
+
+def _resumable(store: Store, name: str, built: Built, keep: bool) -> Checkpoint | None:
+    """The last checkpoint; where all are to be kept, only if none before it is missing."""
+    point = checkpoints.latest(store, name, built.method, built.theta.device)
+    if point is not None and not _fits(point, built):
+        place = store.checkpoints / name
+        store.set_aside(place, f"checkpoints {place} are not of this pack")
+        point = None
+    if point is None or not keep:
+        return point
+    whole = checkpoints.stages(store, name) == list(range(1, point.done + 1))
+    return point if whole and point.theta is not None else None
+
+
+def _fits(point: Checkpoint, built: Built) -> bool:
+    """Whether a checkpoint holds what its pack goes on with: one that was tampered with may not."""
+    try:
+        Ledger(0, 0).restore(point)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError):
+        return False
+    return point.theta is None or point.theta.shape == built.theta.shape

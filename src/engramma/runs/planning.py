@@ -1,0 +1,173 @@
+"""How experiments are packed: how much memory and work they need, and what fits the device."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from engramma.checks import method_class
+from engramma.experiment import Experiment
+from engramma.methods import Penalty, Projection, Replay
+from engramma.runs.pack import seed_major
+
+SHARE = 0.8  # of the device's free memory
+CPU_SHARE = 0.5  # of the free memory of a machine that has other things to do
+FULL = 40_000  # items a step that keep a GPU busy: below, more replicas are nearly free
+_NEURONS = {"mnist": (784, 10), "digits": (64, 10)}
+
+
+def sizes(e: Experiment) -> tuple[int, int, int]:
+    """(N neurons, K scored neurons, B training items of a task)."""
+    if e.stream == "states":
+        return e.size, e.size, e.items
+    pixels, classes = _NEURONS.get(e.data) or _own(e.data)
+    return pixels + e.tasks * e.task_id + classes, classes, e.items - round(e.items * e.test_share)
+
+
+def _own(path: str) -> tuple[int, int]:
+    from engramma.streams.datasets import load
+
+    dataset = load(path)
+    return dataset.x.shape[1], dataset.classes
+
+
+def rehearsed(e: Experiment, task: int) -> tuple[float, float]:
+    """Items beside the task's own in an epoch of `task`: (trained on, compared with by GEM and A-GEM)."""
+    cls, items = method_class(e.method), sizes(e)[2]
+    if issubclass(cls, Replay):
+        kept = e.settings.get("capacity") if task else 0
+        count = kept if kept is not None else (e.strength or 0) * items * task
+        sweep = e.settings.get("sweep")
+        return (min(count, sweep) if sweep else count), 0.0
+    if issubclass(cls, Projection):
+        return 0.0, (e.strength or 0) * items * task
+    return 0.0, 0.0
+
+
+def _batch(e: Experiment, most: float) -> float:
+    """Items of the largest step, of `most` there are."""
+    if isinstance(e.batch_size, str):  # all
+        return most
+    return min(e.batch_size or sizes(e)[2], most)
+
+
+def work(e: Experiment, task: int) -> float:
+    """Multiplications of one epoch, about: two products with the memories, and K clamped neurons each way.
+
+    For saying how long; only its ratios matter. A clamped neuron costs as much as some 20 multiplications.
+    """
+    neurons, scored, items = sizes(e)
+    extra, guarded = rehearsed(e, task)
+    steps = math.ceil((items + extra) / _batch(e, items + extra))
+    return (items + extra + steps * guarded) * e.memories * (2 * neurons + 20 * scored)
+
+
+def memory(experiments: Sequence[Experiment]) -> int:
+    """Bytes that training a pack needs at its height, about, and rather too many than too few.
+
+    With R replicas of S seeds, B items a step, M memories, N neurons, K scored ones and T tasks:
+
+        memories   R M N (8 + state): theta, velocity, gradient, step and their successors; a penalty's
+                   state holds 6 such arrays, GEM 2 (T - 1) gradients in float64, A-GEM 2
+        step       6 R B M: similarities, f and f' of them on and off, what is pulled back
+        items      (N + K) of every item: S rows of training items, T test sets and the buffer (R rows
+                   where replicas keep different proportions), and a shuffled batch of them
+
+    all times the bytes of a number, and 1.2 for what the allocator cannot use.
+    """
+    first, count = experiments[0], len(experiments)
+    number = 4 if first.dtype == "float32" else 8
+    neurons, scored, items = sizes(first)
+    cls, tasks = method_class(first.method), first.tasks
+    extra = max(sum(rehearsed(e, tasks - 1)) for e in experiments)
+    step = _batch(first, items + extra)
+    rows = len({e.seed for e in experiments})
+    test = first.items - items if first.stream != "states" else items
+    kept_rows = rows if len({e.strength for e in experiments}) == 1 else count
+    state, compared = 0, 0.0
+    if issubclass(cls, Penalty):
+        state = 6
+    elif issubclass(cls, Projection):
+        state = 4 * max(1, tasks - 1) if first.method == "gem" else 4
+        compared = 6 * count * extra * first.memories
+    arrays = count * first.memories * neurons * (8 + state)
+    scratch = 6 * count * max(step, test) * first.memories + compared
+    held = (neurons + scored) * (rows * (items + tasks * test) + 2 * kept_rows * (items + extra))
+    return int(1.2 * number * (arrays + scratch + held))
+
+
+def free_memory(device: torch.device | str) -> int:
+    """Bytes that packs may use on a device."""
+    place = torch.device(device)
+    if place.type == "cuda":
+        return int(SHARE * torch.cuda.mem_get_info(place)[0])
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        try:
+            free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+        except (ValueError, OSError, AttributeError):
+            free = 4 << 30
+    return int(CPU_SHARE * min(free, _limit()))
+
+
+def _limit() -> int:
+    """What a container may use, where this is one."""
+    try:
+        return int(Path("/sys/fs/cgroup/memory.max").read_text())
+    except (OSError, ValueError):
+        return 1 << 62
+
+
+def plan(
+    experiments: Sequence[Experiment], device: torch.device | str, room: int | None = None
+) -> list[list[Experiment]]:
+    """Packs of experiments that train together and fit the device, in the order of their first members."""
+    room = free_memory(device) if room is None else room
+    families: dict[str, list[Experiment]] = {}
+    for e in experiments:
+        families.setdefault(e.family(), []).append(e)
+    packs = []
+    for family in families.values():
+        for group in _alike(family, torch.device(device).type == "cuda"):
+            packs += split(seed_major(group), room)
+    return packs
+
+
+def _alike(family: list[Experiment], busy: bool) -> list[list[Experiment]]:
+    """Replicas with unequal buffers all wait for the largest: they are kept apart, unless a device
+    would be idle anyway."""
+    if not issubclass(method_class(family[0].method), Replay | Projection):
+        return [family]
+    by_strength: dict[float, list[Experiment]] = {}
+    for e in family:
+        by_strength.setdefault(e.strength or 0.0, []).append(e)
+    groups: list[list[Experiment]] = []
+    for strength in sorted(by_strength):
+        fits = busy and groups and len(groups[-1]) * sizes(family[0])[2] < FULL
+        if fits:
+            groups[-1] += by_strength[strength]
+        else:
+            groups.append(list(by_strength[strength]))
+    return groups
+
+
+def split(pack: list[Experiment], room: int) -> list[list[Experiment]]:
+    """Halves, and halves of them, until each fits; between seeds where possible."""
+    if len(pack) == 1 or memory(pack) <= room:
+        return [pack]
+    return [part for half in halves(pack) for part in split(half, room)]
+
+
+def halves(pack: list[Experiment]) -> list[list[Experiment]]:
+    seeds = list(dict.fromkeys(e.seed for e in pack))
+    if len(seeds) > 1:
+        low = set(seeds[: (len(seeds) + 1) // 2])
+        return [[e for e in pack if e.seed in low], [e for e in pack if e.seed not in low]]
+    middle = (len(pack) + 1) // 2
+    return [pack[:middle], pack[middle:]]

@@ -1,0 +1,150 @@
+"""What is searched: the space of a method's strength, or the grid of learning rate and temperature."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from engramma.checks import method_class
+from engramma.experiment import Experiment
+from engramma.paper import studies
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+FIRST_SEED = 1000  # tables count their seeds from 0: a strength is chosen on others
+START = 10  # trials evenly over the range, before the sampler has anything to go by
+DECADES = 8.0  # of a lambda, around the method's centre
+UNIT_CENTRE = {"demo": 1e-4, "small": 1e-6, "paper": 1e-6}  # of a lambda on importances with a mean of 1
+TEMPERATURE = ("initial_temperature", "final_temperature")
+
+Kind = Literal["lambda", "proportion", "grid"]
+
+
+@dataclass(frozen=True)
+class Search:
+    """One search: a method at a vertex."""
+
+    base: Experiment  # its strength and seed are of no account
+    kind: Kind
+    seeds: tuple[int, ...]
+    trials: int
+    low: float = 0.0
+    high: float = 1.0
+    points: tuple[tuple[tuple[str, float], ...], ...] = ()  # tried first; for a grid, all there is
+
+    def __post_init__(self) -> None:
+        if self.trials < 1:
+            raise ValueError(f"trials must be at least 1, not {self.trials}")
+        if not self.seeds:
+            raise ValueError("seeds must be at least 1")
+        bound = 1.0 if self.kind == "proportion" else math.inf
+        if not (0 <= self.low < self.high <= bound) or (self.kind == "lambda" and self.low == 0):
+            allowed = "between 0 and 1" if self.kind == "proportion" else "above 0"
+            raise ValueError(
+                f"range must be two numbers {allowed}, the smaller first, not {self.low:g},{self.high:g}"
+            )
+
+    @property
+    def name(self) -> str:
+        """Of its Optuna study. More trials of a lambda go on with it; anything else makes another study."""
+        varied = ("learning_rate", *TEMPERATURE) if self.kind == "grid" else ("strength",)
+        points = None if self.kind == "lambda" else self.points
+        told = [self.base.canonical("seed", *varied), self.seeds, self.low, self.high, points]
+        mark = hashlib.sha256(json.dumps(told).encode()).hexdigest()[:8]
+        what = "learning-rate-temperature" if self.kind == "grid" else self.kind
+        return f"{self.base.method} n={self.base.vertex:g} {what} {mark}"
+
+    @property
+    def measure(self) -> str:
+        return "smallest_own" if self.kind == "grid" else "average"
+
+    def distributions(self) -> dict[str, BaseDistribution]:
+        from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+        if self.kind != "grid":
+            return {"strength": FloatDistribution(self.low, self.high, log=self.kind == "lambda")}
+        names = [name for name, _ in self.points[0]]
+        values = {name: sorted({dict(point)[name] for point in self.points}) for name in names}
+        return {name: CategoricalDistribution(found) for name, found in values.items()}
+
+    def experiments(self, params: dict[str, Any]) -> list[Experiment]:
+        """The runs of a trial, one a seed."""
+        changes = {name: float(f"{value:.6g}") for name, value in params.items()}
+        if (temperature := changes.pop("temperature", None)) is not None:
+            changes |= dict.fromkeys(TEMPERATURE, temperature)
+        return [self.base.but(**changes, seed=seed) for seed in self.seeds]
+
+
+def strength_kind(method: str) -> Kind:
+    """lambda or proportion; a method without either has nothing to tune."""
+    name = getattr(method_class(method), "strength_name", None)
+    if name is None:
+        raise ValueError(
+            f"method must have a strength to be tuned, and {method} has none (--grid searches learning rate "
+            "and temperature, for any method)"
+        )
+    return "proportion" if name == "proportion" else "lambda"
+
+
+def strength_search(
+    base: Experiment,
+    scale: str,
+    seeds: tuple[int, ...],
+    trials: int | None = None,
+    span: tuple[float, float] | None = None,
+) -> Search:
+    """Over lambda: START evenly spaced, then as the sampler says. Over proportions: all evenly spaced."""
+    kind = strength_kind(base.method)
+    if kind == "proportion":
+        low, high = span or (0.0, 1.0)
+        count = trials or 11
+        steps = [low + (high - low) * k / max(count - 1, 1) for k in range(count)]
+        points = tuple((("strength", round(step, 6)),) for step in steps)
+        return Search(base, kind, seeds, count, low, high, points)
+    low, high = span or default_range(base, scale)
+    count = 100 if trials is None else trials
+    steps = [low * (high / low) ** ((k + 0.5) / START) for k in range(START)] if 0 < low < high else []
+    points = tuple((("strength", float(f"{step:.6g}")),) for step in _scattered(steps))
+    return Search(base, kind, seeds, count, low, high, points)
+
+
+def _scattered(steps: list[float]) -> list[float]:
+    """Every third, and round again: few of them cover the range too, whatever the batch."""
+    return [step for first in range(3) for step in steps[first::3]]
+
+
+def grid_search(
+    base: Experiment, seeds: tuple[int, ...], rates: list[float], temperatures: list[float]
+) -> Search:
+    """Every learning rate with every temperature, for the smallest own-task accuracy."""
+    cells = itertools.product(dict.fromkeys(rates), dict.fromkeys(temperatures))
+    points = tuple((("learning_rate", rate), ("temperature", heat)) for rate, heat in cells)
+    return Search(base, "grid", seeds, len(points), points=points)
+
+
+def study_of(method: str) -> studies.Study | None:
+    """The paper's search over a method's strength, where it has one."""
+    return studies.load(method) if method in studies.names() else None
+
+
+def default_range(base: Experiment, scale: str) -> tuple[float, float]:
+    """DECADES of lambda around the centre of the paper's search at the nearest vertex and this scale.
+
+    Importances of mean 1 have one range for all methods and vertices; a method of one's own has 1.
+    """
+    centre, study = 1.0, study_of(base.method)
+    if base.settings.get("unit"):
+        centre = UNIT_CENTRE[scale]
+    elif study is not None:
+        row = study.rows[0]
+        given = study.scales[scale].strengths.get(row.name, row.strengths)  # type: ignore[index]
+        if isinstance(given, studies.Spread):
+            by_vertex = given.centre if isinstance(given.centre, dict) else {"2": given.centre}
+            nearest = min(by_vertex, key=lambda v: abs(math.log(float(v) / base.vertex)))
+            centre = by_vertex[nearest]
+    return float(f"{centre * 10 ** (-DECADES / 2):.6g}"), float(f"{centre * 10 ** (DECADES / 2):.6g}")

@@ -1,0 +1,263 @@
+"""Searches by ask and tell: k strengths asked at once, k x seeds replicas trained as one run, k values told.
+
+Every run of a trial is a record in the store, and the trials are in an Optuna storage, so that a search
+which was killed goes on: trials left running are taken up again with the strengths they had, and what
+was trained is found. A trial's sampler is seeded by the search's name and the trial's number alone.
+Several processes may work on one search, over one store: they ask in turn, and a trial is the one's that
+claimed it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engramma.experiment import Experiment
+from engramma.runs import study
+from engramma.runs.study import Outcome, Work, total_work
+from engramma.search.pruning import prunable, train_pruned
+from engramma.search.smooth import LEVEL, Response, smooth
+from engramma.search.spaces import START, Search
+from engramma.search.storage import opened, patiently
+from engramma.store.claims import Claims
+from engramma.store.records import Record, Store
+from engramma.store.scores import value
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.storages import BaseStorage
+    from optuna.trial import FrozenTrial, Trial
+
+
+@dataclass(frozen=True)
+class Found:
+    """A search that has all its trials, and what was chosen."""
+
+    search: Search
+    params: list[dict[str, float]]  # of each complete trial, in the order asked
+    values: np.ndarray  # (trials, seeds): 0 where a run diverged
+    pruned: int
+    response: Response | None = None  # of a strength
+
+    @property
+    def means(self) -> np.ndarray:
+        return self.values.mean(1)
+
+    @property
+    def best(self) -> dict[str, float]:
+        """What was chosen: the top of the smoothed response; of a grid, the cell with the highest mean."""
+        if self.response is not None:
+            return {"strength": self.response.chosen}
+        return self.params[int(self.means.argmax())]
+
+    @property
+    def top(self) -> tuple[float, float]:
+        """The response at what was chosen and its standard error (of a grid: over seeds, 0 for one)."""
+        if self.response is not None:
+            return self.response.top, self.response.top_error
+        row, count = self.values[int(self.means.argmax())], len(self.search.seeds)
+        return float(row.mean()), float(row.std(ddof=1) / count**0.5) if count > 1 else 0.0
+
+    @property
+    def flat_cells(self) -> list[dict[str, float]]:
+        """Of a grid: the cells as good as the best, within its standard error or LEVEL."""
+        mean, error = self.top
+        alike = self.means >= mean - max(error, LEVEL)
+        return [params for params, near in zip(self.params, alike, strict=True) if near]
+
+
+def tune(
+    searches: Sequence[Search],
+    store: Store,
+    storage: str | None = None,
+    batch: int = 10,
+    prune: bool = False,
+    watch: Work | None = None,
+    run: Callable[..., Outcome] = study.run,  # or a cluster's
+    **options: Any,  # device, kernel, data_dir: as of study.run
+) -> list[Found]:
+    """Run searches, one after another, each to its number of complete trials."""
+    if batch < 1:
+        raise ValueError(f"batch must be at least 1, not {batch}")
+    if prune and (other := [s.base.method for s in searches if not prunable(s)]):
+        raise ValueError(f"prune must be left out for {other[0]}: only a penalty's lambda can be pruned")
+    if prune and run is not study.run:
+        raise ValueError("prune must be left out with a cluster: it looks at packs while they train here")
+    store.open()
+    watch = watch or Work()
+    with Claims(store.claims) as claims, contextlib.ExitStack() as stack:
+        with claims.held("tune"):  # two would make the same tables
+            place = stack.enter_context(opened(storage, store))
+            begun = [patiently(lambda s=search: _study(s, place)) for search in searches]
+        told = patiently(lambda: [len(_in(b, "COMPLETE")) for b in begun])
+        left = [max(0, search.trials - done) for search, done in zip(searches, told, strict=True)]
+        watch.total = sum(_work(s) * n for s, n in zip(searches, left, strict=True))
+        train = functools.partial(_train, run)
+        return [
+            _finish(search, trialled, store, claims, batch, train_pruned if prune else train, watch, options)
+            for search, trialled in zip(searches, begun, strict=True)
+        ]
+
+
+def _finish(
+    search: Search,
+    trialled: optuna.Study,
+    store: Store,
+    claims: Claims,
+    batch: int,
+    train: Callable[..., dict[str, Record]],
+    watch: Work,
+    options: dict[str, Any],
+) -> Found:
+    """Ask, train, tell, until the search has its trials."""
+    while (asked := patiently(lambda: _next(search, trialled, claims, batch))) is not None:
+        if not asked:  # others have the last trials in hand, or will leave them
+            time.sleep(0.2)
+            continue
+        runs = {trial.number: search.experiments(trial.params) for trial in asked}
+        wanted = [e for each in runs.values() for e in each]
+        # A search in which most is pruned would never end.
+        pruned = patiently(lambda: len(_in(trialled, "PRUNED")))
+        to_the_end = functools.partial(_train, study.run) if pruned >= search.trials else train
+        records = to_the_end(wanted, store, watch=_part(watch, search), **options)
+        for trial in asked:
+            found = [records.get(e.name) for e in runs[trial.number]]
+            patiently(lambda t=trial, f=found: _tell(trialled, search, t, f))
+        claims.release(_claim(search, trial.number) for trial in asked)
+    return patiently(lambda: _found(search, trialled))
+
+
+def _next(search: Search, trialled: optuna.Study, claims: Claims, batch: int) -> list[Trial] | None:
+    """The trials to train next: those that a dead process left, then new ones. None: the search is done."""
+    with claims.held(_claim(search)):
+        left = _in(trialled, "RUNNING")
+        held = set(claims.take(_claim(search, t.number) for t in left))
+        # Looked at again: one may have been told before its claim was given back.
+        running = {t.number for t in _in(trialled, "RUNNING")}
+        free = [t for t in left if _claim(search, t.number) in held and t.number in running]
+        lacking = search.trials - len(_in(trialled, "COMPLETE"))
+        room = max(0, min(batch, lacking - len(running) + len(free)))
+        claims.release(held - {_claim(search, t.number) for t in free[:room]})
+        if lacking <= 0:
+            return None
+        asked = [_again(trialled, search, t) for t in free[:room]]
+        while len(asked) < room:
+            asked.append(_ask(trialled, search))
+            claims.take([_claim(search, asked[-1].number)])
+        return asked
+
+
+def _claim(search: Search, *number: int) -> str:
+    mark = hashlib.sha256(search.name.encode()).hexdigest()[:20]
+    return "-".join(["tune", mark, *map(str, number)])
+
+
+def _train(
+    run: Callable[..., Outcome], experiments: list[Experiment], store: Store, **options: Any
+) -> dict[str, Record]:
+    """{name: record} of every run."""
+    # Curves are not what a search is for: measured once a task, a third of the time is saved.
+    every = experiments[0].epochs
+    return {r.name: r for r in run(experiments, store, curve_every=every, **options).records}
+
+
+def _ask(trialled: optuna.Study, search: Search) -> Trial:
+    """The next trial: one of the search's first points, or what the sampler says."""
+    import optuna
+
+    number = len(trialled.get_trials(deepcopy=False))
+    seed = int.from_bytes(hashlib.sha256(f"{trialled.study_name} {number}".encode()).digest()[:4])
+    trialled.sampler = optuna.samplers.TPESampler(
+        seed=seed, n_startup_trials=START, multivariate=False, constant_liar=True
+    )
+    # One that a dead process had put in the queue is taken first.
+    if not _in(trialled, "WAITING") and number < len(search.points):
+        trialled.enqueue_trial(dict(search.points[number]))
+    return trialled.ask(search.distributions())
+
+
+def _again(trialled: optuna.Study, search: Search, left: FrozenTrial) -> Trial:
+    """A trial that a dead process left running, with the parameters it had."""
+    import optuna
+
+    trial = optuna.trial.Trial(trialled, left._trial_id)
+    for name, kind in search.distributions().items():
+        if isinstance(kind, optuna.distributions.FloatDistribution):
+            trial.suggest_float(name, kind.low, kind.high, log=kind.log)
+        elif isinstance(kind, optuna.distributions.CategoricalDistribution):
+            trial.suggest_categorical(name, kind.choices)
+    return trial
+
+
+def _tell(trialled: optuna.Study, search: Search, trial: Trial, records: list[Record | None]) -> None:
+    """The mean over seeds; a run that diverged counts 0. A trial with a run left out was pruned."""
+    from optuna.exceptions import UpdateFinishedTrialError
+    from optuna.trial import TrialState
+
+    kept = [record for record in records if record is not None]
+    if len(kept) < len(records):
+        trialled.tell(trial.number, state=TrialState.PRUNED, skip_if_finished=True)
+        return
+    each = [value(record, search.measure) for record in kept]
+    with contextlib.suppress(UpdateFinishedTrialError):  # told before, and the answer was lost
+        trial.set_user_attr("runs", [record.name for record in kept])
+        trial.set_user_attr("diverged", int(np.isnan(each).sum()))
+        trial.set_user_attr("values", [0.0 if np.isnan(v) else v for v in each])
+        trialled.tell(trial.number, float(np.nan_to_num(each).mean()), skip_if_finished=True)
+
+
+def _found(search: Search, trialled: optuna.Study) -> Found:
+    done = _in(trialled, "COMPLETE")
+    params = [{k: float(f"{v:.6g}") for k, v in t.params.items()} for t in done]
+    values = np.array([t.user_attrs["values"] for t in done], dtype=float)
+    response = None
+    if search.kind != "grid":
+        strengths = np.array([p["strength"] for p in params])
+        response = smooth(strengths, values, log=search.kind == "lambda")
+    return Found(search, params, values, len(_in(trialled, "PRUNED")), response)
+
+
+def _in(trialled: optuna.Study, state: str) -> list[FrozenTrial]:
+    from optuna.trial import TrialState
+
+    return trialled.get_trials(deepcopy=False, states=(TrialState[state],))
+
+
+def _study(search: Search, place: BaseStorage) -> optuna.Study:
+    import optuna
+
+    made = optuna.create_study(
+        study_name=search.name, storage=place, direction="maximize", load_if_exists=True
+    )
+    if not made.user_attrs:
+        told = search.base.describe()
+        for key in ("method", "vertex", "data", "stream", "tasks", "items", "memories", "epochs"):
+            made.set_user_attr(key, told[key])
+        made.set_user_attr("seeds", list(search.seeds))
+        made.set_user_attr("objective", search.measure)
+    return made
+
+
+def _work(search: Search) -> float:
+    """Of one trial, about."""
+    points = search.points[:: max(1, len(search.points) // 11)]
+    each = [total_work(search.experiments(dict(point))[0]) for point in points]
+    return len(search.seeds) * sum(each) / len(each)
+
+
+def _part(watch: Work, search: Search) -> Work:
+    """The work of a batch, as a part of that of all searches."""
+    before, where = watch.done, f"{search.base.method}, n = {search.base.vertex:g}"
+
+    def change(part: Work) -> None:
+        watch.own, watch.doing = before + part.done, part.doing or where
+        watch.on_change(watch)
+
+    return Work(on_change=change)

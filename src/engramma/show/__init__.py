@@ -1,0 +1,1 @@
+"""What is shown, from records only: tables, figures, the report."""

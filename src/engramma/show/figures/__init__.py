@@ -1,0 +1,94 @@
+"""Figures, drawn from records alone: nothing here trains.
+
+    draw("tasks", records, "figures")    # -> [figures/tasks-vanilla.pdf, figures/tasks-vanilla.png, ...]
+
+One function a figure; each takes a list of records and returns a matplotlib Figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from engramma.paper import numbers as paper
+from engramma.show import select as trials
+from engramma.show.figures.bars import table2_bars
+from engramma.show.figures.energy import energy_curves
+from engramma.show.figures.grids import heat_map
+from engramma.show.figures.memories import memory_images, pseudo_items
+from engramma.show.figures.responses import response
+from engramma.show.figures.searches import searches
+from engramma.show.figures.style import FORMATS, save
+from engramma.show.figures.tasks import lost_attractors, task_curves
+from engramma.store.scores import Recorded
+
+KINDS: dict[str, Callable[..., Figure]] = {
+    "response": response,  # lambda and proportion searches
+    "grid": heat_map,  # learning rate by temperature, smallest own accuracy
+    "grid_average": partial(heat_map, measure="average"),
+    "tasks": task_curves,  # one figure for each row of Table 2
+    "bars": table2_bars,
+    "memories": memory_images,
+    "pseudo_items": pseudo_items,
+    "energy": energy_curves,
+    "attractors": lost_attractors,
+}
+NEEDS_DATA = ("memories", "pseudo_items", "energy")  # they look at the data set again
+
+
+def draw(
+    kind: str,
+    records: Sequence[Recorded],
+    out: Path | str,
+    name: str | None = None,
+    formats: Sequence[str] = FORMATS,
+    data_dir: Path | str | None = None,
+    **options: Any,
+) -> list[Path]:
+    """Draw a kind of figure into the folder `out`, as `name`.pdf and `name`.png. The files written."""
+    if kind not in KINDS:
+        raise ValueError(f"figure must be one of {', '.join(KINDS)}, not {kind!r}")
+    if not records:
+        raise ValueError(f"no records to draw {name or kind} from")
+    if kind in NEEDS_DATA:
+        options["data_dir"] = data_dir
+    made = []
+    for suffix, some in _figures(kind, records):
+        title = (name or kind).removesuffix(suffix) + suffix  # curves-gem-0.5 says already which row it is
+        made += save(KINDS[kind](some, **options), out, title, formats)
+    return made
+
+
+def _figures(kind: str, records: Sequence[Recorded]) -> Iterator[tuple[str, Sequence[Recorded]]]:
+    """(what to add to the name, records): task curves come one figure a method and proportion."""
+    if kind != "tasks":
+        yield "", records
+        return
+    rows: dict[tuple[str, float | None], list[Recorded]] = {}
+    for record in records:
+        rows.setdefault(trials.table_key(record), []).append(record)
+    order = [row.key for row in paper.rows()]
+    for key in sorted(rows, key=lambda k: order.index(k) if k in order else len(order)):
+        method, proportion = key
+        plain = "".join(letter if letter.isalnum() else "-" for letter in method)
+        yield f"-{plain}" + ("" if proportion is None else f"-{proportion:g}"), rows[key]
+
+
+__all__ = [
+    "KINDS",
+    "draw",
+    "energy_curves",
+    "heat_map",
+    "lost_attractors",
+    "memory_images",
+    "pseudo_items",
+    "response",
+    "save",
+    "searches",
+    "table2_bars",
+    "task_curves",
+]

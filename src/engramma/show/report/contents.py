@@ -1,0 +1,257 @@
+"""What the report's page knows, from records alone, as JSON can hold it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engramma import __version__
+from engramma.paper import numbers as paper
+from engramma.show import select as trials
+from engramma.show.agreement import Cell
+from engramma.show.report.portraits import has_memories, pack, portrait, prototype_index
+from engramma.store import scores
+from engramma.store.scores import Recorded
+from engramma.streams.datasets import DataError
+
+SEARCHED = {
+    "strength": "strength",
+    "learning_rate": "initial learning rate",
+    "initial_temperature": "initial temperature",
+    "final_temperature": "final temperature",
+}
+POINTS = 160  # of a curve; more cannot be told apart on a screen
+
+
+def content(
+    records: Sequence[Recorded],
+    title: str,
+    data_dir: str | Path | None = None,
+    networks: int = 24,
+    memory_budget: int = 6_000_000,
+) -> dict[str, Any]:
+    """All that the page shows."""
+    records = sorted(records, key=_order)
+    portraits, scenes, notes = _portraits(records, data_dir, networks, memory_budget)
+    return {
+        "title": title,
+        "version": __version__,
+        "summary": _summary(records),
+        "table": _table(records),
+        "curves": [curve for record in records if (curve := _curve(record)) is not None],
+        "searches": _searches(records),
+        "portraits": portraits,
+        "prototypes": _prototypes(records, data_dir) if portraits else [],
+        "scenes": scenes,
+        "notes": notes,
+    }
+
+
+def label(record: Recorded) -> str:
+    """A method as a person would write it, with its strength where it has one."""
+    method = str(trials.setting(record, "method"))
+    strength = trials.strength(record)
+    name = paper.labels().get(method, method)
+    if strength is None:
+        return name
+    return f"{name} {strength:g}" if trials.is_proportion(method) else f"{name} λ={strength:.3g}"
+
+
+def _order(record: Recorded) -> tuple[Any, ...]:
+    known = list(paper.labels())
+    method = str(trials.setting(record, "method"))
+    place = known.index(method) if method in known else len(known)
+    strength = trials.strength(record)
+    vertex, seed = trials.setting(record, "vertex"), trials.setting(record, "seed")
+    return place, method, -1.0 if strength is None else strength, vertex or 0, seed or 0
+
+
+def _who(record: Recorded) -> dict[str, Any]:
+    vertex, seed = trials.setting(record, "vertex"), trials.setting(record, "seed")
+    return {"label": label(record), "vertex": vertex, "seed": seed}
+
+
+def _summary(records: Sequence[Recorded]) -> dict[str, Any]:
+    """What the records have in common, and what differs."""
+    shared = {}
+    for name in ("data", "stream", "tasks", "items", "memories", "epochs", "dtype"):
+        seen = sorted({str(trials.setting(r, name)) for r in records})
+        if len(seen) == 1:
+            shared[name] = seen[0]
+    theirs = paper.setting()
+    differ = [
+        f"{name} {theirs[name]}"
+        for name in theirs
+        if {trials.setting(r, name) for r in records} - {theirs[name]}
+    ]
+    return {
+        "runs": len(records),
+        "diverged": scores.diverged(records),
+        "shared": shared,
+        "unlike_paper": differ if records else [],
+        "score": next(iter(records[0].scores), "accuracy") if records else "accuracy",
+    }
+
+
+def _table(records: Sequence[Recorded]) -> dict[str, Any]:
+    """Table 2, every row of the paper's and every other that was run; a column a vertex."""
+    vertices = sorted(
+        {float(v) for v in paper.vertices()} | {float(r.description["vertex"]) for r in records}
+    )
+    printed = {row.key: row for row in paper.rows()}
+    places: dict[Any, list[Recorded]] = {}
+    for record in records:
+        places.setdefault((trials.table_key(record), float(record.description["vertex"])), []).append(record)
+    rows = []
+    for key in dict.fromkeys([*printed, *(key for key, _ in places)]):
+        row = printed.get(key)
+        name = row.full_label if row else _row_label(key)
+        cells = [_cell(places.get((key, v), []), paper.printed(row, v) if row else None) for v in vertices]
+        rows.append({"label": name, "run": any(c["trials"] for c in cells), "cells": cells})
+    judged = [c["agrees"] for row in rows for c in row["cells"] if c["agrees"] is not None]
+    return {"vertices": vertices, "rows": rows, "agree": sum(judged), "judged": len(judged)}
+
+
+def _row_label(key: tuple[str, float | None]) -> str:
+    name = paper.labels().get(key[0], key[0])
+    return name if key[1] is None else f"{name} {key[1]:g}"
+
+
+def _cell(found: list[Recorded], printed: paper.Printed | None) -> dict[str, Any]:
+    """A cell takes runs that differ in their seed alone: of several such groups (a search was in the
+    store), the largest, then the most items, then the best. How many there were is said."""
+    groups: dict[str, list[Recorded]] = {}
+    for record in found:
+        rest = {k: v for k, v in record.description.items() if k != "seed"}
+        groups.setdefault(json.dumps(rest, sort_keys=True, default=str), []).append(record)
+    made = [(Cell(scores.values(g), scores.diverged(g), printed), g) for g in groups.values()]
+    made.sort(key=lambda m: (len(m[1]), trials.setting(m[1][0], "items") or 0, np.nan_to_num(m[0].mean)))
+    cell, chosen = made[-1] if made else (Cell(printed=printed), [])
+    return {
+        "mean": cell.mean,
+        "sd": cell.sd,
+        "trials": len(cell.values),
+        "diverged": cell.diverged,
+        "paper": printed.mean if printed else None,
+        "paper_sd": printed.sd if printed else None,
+        "difference": cell.difference,
+        "agrees": cell.agrees,
+        "strength": trials.strength(chosen[0]) if chosen else None,
+        "groups": len(groups),
+    }
+
+
+def _curve(record: Recorded) -> dict[str, Any] | None:
+    """Every task's score over training, thinned to what a screen can show; the last point is kept."""
+    names = [name for name in record.curves if name != "epoch"]
+    if "epoch" not in record.curves or not names or len(record.curves["epoch"]) < 2:
+        return None
+    epoch, score = np.asarray(record.curves["epoch"]), np.asarray(record.curves[names[0]])
+    pick = np.unique(np.rint(np.linspace(0, len(epoch) - 1, min(POINTS, len(epoch)))).astype(int))
+    return {
+        **_who(record),
+        "epochs": trials.setting(record, "epochs"),
+        "epoch": pack(epoch[pick], "float32"),
+        "score": pack(score[pick], "float32"),
+    }
+
+
+def _searches(records: Sequence[Recorded]) -> list[dict[str, Any]]:
+    """Runs that differ in one searched setting and the seed alone, at three values or more."""
+    found = []
+    for name, words in SEARCHED.items():
+        groups: dict[str, list[Recorded]] = {}
+        for record in records:
+            rest = {k: v for k, v in record.description.items() if k not in (name, "seed")}
+            groups.setdefault(json.dumps(rest, sort_keys=True, default=str), []).append(record)
+        for group in groups.values():
+            if len({trials.setting(r, name) for r in group} - {None}) < 3:
+                continue
+            one = group[0]
+            lines = {m: _response(group, name, m) for m in ("average", "smallest_own")}
+            method = str(trials.setting(one, "method"))
+            scale = "linear" if name != "strength" or trials.is_proportion(method) else "log"
+            who = paper.labels().get(method, method) if name == "strength" else label(one)
+            found.append({"label": who, "vertex": trials.setting(one, "vertex"), "setting": words,
+                          "runs": len(group), "scale": scale, "lines": lines})  # fmt: skip
+    return found
+
+
+def _response(group: Sequence[Recorded], name: str, measure: str) -> dict[str, Any]:
+    if name == "strength":
+        curve = trials.response(group, measure=measure)
+    else:
+        pairs = [(trials.setting(r, name), scores.value(r, measure)) for r in group]
+        kept = np.array([p for p in pairs if np.isfinite(p[1])], dtype=float).reshape(-1, 2)
+        curve = trials.at_each(kept[:, 0], kept[:, 1])
+    return {
+        "x": curve.x.tolist(),
+        "mean": curve.mean.tolist(),
+        "sd": curve.sd.tolist(),
+        "window": curve.window,
+    }
+
+
+def _portraits(
+    records: Sequence[Recorded], data_dir: str | Path | None, networks: int, budget: int
+) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
+    """The first seed of everything before a second of anything; where there is room for some only, some of
+    every kind rather than all of the first kinds."""
+    kept = [record for record in records if has_memories(record)]
+    groups: dict[Any, list[int]] = {}
+    for k, record in enumerate(kept):
+        groups.setdefault((label(record), trials.setting(record, "vertex")), []).append(k)
+    chosen = [group[0] for group in groups.values()]
+    if 0 < networks < len(chosen):
+        chosen = [chosen[k] for k in np.linspace(0, len(chosen) - 1, networks).astype(int)]
+    portraits, scenes, faults, left_out = [], {}, [], 0
+    for k in dict.fromkeys([*chosen, *range(len(kept))]):
+        record = kept[k]
+        room = budget if len(portraits) < networks else 0
+        cost = np.asarray(record.memories(0)).size * _tasks(record) * 4 // 3 if room else 1
+        if cost > room:
+            left_out += 1
+            continue
+        try:
+            one, scene = portrait(record, data_dir)
+        except (DataError, ValueError) as error:
+            faults.append(f"{label(record)}, n={trials.setting(record, 'vertex')}: {error}")
+            continue
+        budget -= cost
+        scenes.setdefault(scene["key"], scene)
+        portraits.append((_order(record), {**_who(record), **one, "scene": scene["key"]}))
+    notes = list(dict.fromkeys(faults))[:3]
+    if left_out:
+        notes.append(f"{left_out} more runs kept their memories; they were left out to keep this file small.")
+    portraits.sort(key=lambda pair: pair[0])
+    return [one for _, one in portraits], scenes, notes
+
+
+def _prototypes(
+    records: Sequence[Recorded], data_dir: str | Path | None, most: int = 80
+) -> list[dict[str, Any]]:
+    """The feature-to-prototype index over n: one run of every row of the table, setting and vertex."""
+    firsts: dict[Any, Recorded] = {}
+    for record in records:
+        if has_memories(record):
+            firsts.setdefault((label(record), trials.setting(record, "vertex")), record)
+    found: dict[str, dict[float, list[float]]] = {}
+    for record in list(firsts.values())[:most]:
+        try:
+            index = prototype_index(record, data_dir)
+        except (DataError, ValueError):  # said beside the memories
+            continue
+        line = found.setdefault(_row_label(trials.table_key(record)), {})
+        line.setdefault(float(record.description["vertex"]), []).append(index)
+    return [
+        {"label": name, "x": sorted(line), "y": [float(np.mean(line[v])) for v in sorted(line)]}
+        for name, line in found.items()
+    ]
+
+
+def _tasks(record: Recorded) -> int:
+    return len(next(iter(record.scores.values())))

@@ -1,0 +1,111 @@
+"""Records read as trials: which belong together, what each scored, which diverged.
+
+Tables and figures take plain lists of records and see them through these few functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from engramma.methods import METHODS
+from engramma.paper import numbers as paper
+from engramma.store.scores import Recorded, value
+
+
+def setting(record: Recorded, name: str) -> Any:
+    return record.description.get(name)
+
+
+def group(records: Iterable[Recorded], *names: str) -> dict[Any, list[Recorded]]:
+    """Records by the named settings, sorted; the key is a tuple where several are named."""
+    found: dict[Hashable, list[Recorded]] = {}
+    for record in records:
+        key = tuple(setting(record, name) for name in names)
+        found.setdefault(key if len(names) > 1 else key[0], []).append(record)
+    # None stands before every number.
+    order = sorted(found, key=lambda k: [(v is not None, v) for v in (k if isinstance(k, tuple) else (k,))])
+    return {key: found[key] for key in order}
+
+
+def check_alike(records: Sequence[Recorded], where: str, free: Sequence[str] = ("seed",)) -> None:
+    """Trials of one cell may differ in `free` alone; averaging anything else would hide it."""
+    names = sorted({name for record in records for name in record.description} - set(free))
+    for name in names:
+        seen = list(dict.fromkeys(repr(setting(record, name)) for record in records))
+        if len(seen) > 1:
+            raise ValueError(
+                f"{where}: its records differ in {name} ({', '.join(seen[:3])}"
+                f"{', ...' if len(seen) > 3 else ''}); only {' and '.join(free)} may differ"
+            )
+
+
+def is_proportion(method: str | None) -> bool:
+    """Whether the method's strength is a share of the items (0 to 1), rather than a lambda."""
+    return method in METHODS and METHODS[method].strength_name == "proportion"
+
+
+def strength(record: Recorded) -> float | None:
+    """The lambda or proportion of a run: as described, else the method's own default."""
+    given = setting(record, "strength")
+    kind = METHODS.get(str(setting(record, "method")))
+    if given is None and kind is not None and kind.strength_name is not None:
+        settings = setting(record, "settings") or {}
+        given = settings.get(kind.strength_name, getattr(kind, kind.strength_name))
+    return None if given is None else float(given)
+
+
+def table_key(record: Recorded) -> tuple[str, float | None]:
+    """The row of Table 2 a record belongs to: (method, proportion or None)."""
+    method = setting(record, "method")
+    return method, (strength(record) if is_proportion(method) else None)
+
+
+def row_labels(records: Iterable[Recorded]) -> list[str]:
+    """The rows of Table 2 that records belong to, as they are written: "GEM 0.5"."""
+    keys = dict.fromkeys(table_key(record) for record in records)
+    return [paper.labels().get(m, m) + ("" if p is None else f" {p:g}") for m, p in keys]
+
+
+class Curve(NamedTuple):
+    """A response: mean and sample standard deviation of the trials at or around each x."""
+
+    x: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray  # 0 where there is one trial
+    window: int | None  # trials in a window; None where each x has trials of its own
+
+
+def moving_window(x: np.ndarray, y: np.ndarray, width: int) -> Curve:
+    """Trials sorted by x > 0, every `width` neighbours together, placed at their geometric mean."""
+    order = np.argsort(x, kind="stable")
+    near = np.lib.stride_tricks.sliding_window_view
+    xs, ys = near(np.log(x[order]), width), near(y[order], width)
+    sd = ys.std(-1, ddof=1) if width > 1 else np.zeros(len(ys))
+    return Curve(np.exp(xs.mean(-1)), ys.mean(-1), sd, width)
+
+
+def at_each(x: np.ndarray, y: np.ndarray) -> Curve:
+    """Trials that share an x together."""
+    places = np.unique(x)
+    each = [y[x == place] for place in places]
+    sd = [part.std(ddof=1) if len(part) > 1 else 0.0 for part in each]
+    return Curve(places, np.array([part.mean() for part in each]), np.array(sd), None)
+
+
+def response(
+    records: Sequence[Recorded], window: int = 20, measure: str = "average", smooth: bool = False
+) -> Curve:
+    """How the runs answer to their strength. Strengths with trials of their own (a grid) are taken one
+    by one; where most stand alone (a search), or with `smooth`, trials are taken together in a moving
+    window of `window`, or of a fifth of them (3 at least) where that is fewer. Proportions are a grid."""
+    pairs = [(strength(r), value(r, measure)) for r in records]
+    kept = np.array([(s, v) for s, v in pairs if s is not None and np.isfinite(v)]).reshape(-1, 2)
+    x, y = kept[:, 0], kept[:, 1]
+    alone = 2 * len(np.unique(x)) > len(x)
+    grid = not (alone or smooth) or is_proportion(setting(records[0], "method"))
+    if not len(x) or grid or x.min() <= 0:
+        return at_each(x, y)
+    return moving_window(x, y, min(len(x), window, max(3, len(x) // 5)))

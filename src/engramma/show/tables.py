@@ -1,0 +1,285 @@
+"""The paper's tables and any other, from records alone: which trials go in which cell.
+
+typeset.py writes them as text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engramma.paper import numbers as paper
+from engramma.show import select as trials
+from engramma.show.agreement import DRAWS, FLOOR, Cell, LambdaCell, Line, Table
+from engramma.store.scores import Recorded, diverged, values
+
+if TYPE_CHECKING:
+    from engramma.search.choice import Choice
+
+
+def table2(records: Sequence[Recorded], score: str | None = None) -> Table:
+    """Average accuracy, or another score, of the 13 rows at the paper's four vertices, beside the paper's."""
+    places: dict[Any, list[Recorded]] = {}
+    for record in records:
+        place = (*trials.table_key(record), float(trials.setting(record, "vertex")))
+        places.setdefault(place, []).append(record)
+    lines, alike = [], not _differing(records)
+    tried = {row.category for row in paper.rows() for v in paper.vertices() if (*row.key, float(v)) in places}
+    for row in paper.rows():
+        if tried and row.category not in tried:
+            continue  # a category that was not asked for; a row missing from one that was is shown as missing
+        cells = []
+        for vertex in paper.vertices():
+            found = places.get((*row.key, float(vertex)), [])
+            trials.check_alike(found, f"{row.full_label}, n={vertex}")
+            facts = {"method": row.method, "vertex": vertex}
+            facts["strength"] = trials.strength(found[0]) if found else None
+            cell = _cell(found, "average", score, paper.printed(row, vertex), facts)
+            cells.append(replace(cell, alike=alike))
+        lines.append(Line(row.label, tuple(cells), row.category))
+    lines = _mark_best(lines)
+    made = Table("table2", "", tuple(f"n={v}" for v in paper.vertices()), lines, paper.categories())
+    agree, judged = made.agreeing
+    caption = (
+        f"Average {_written(score or 'accuracy')} after the last task, {_scale(records)}: mean ± sample "
+        f"standard deviation over {_count(lines)} a cell; the best of each category in bold. "
+        "Below it the paper's mean"
+    )
+    if alike:
+        caption += (
+            f", our difference from it, and ✓ where the two agree: |difference| ≤ max({FLOOR:g}, "
+            f"2 · pooled sd), with pooled sd = √((s₁² + s₂²)/2). {agree} of {judged} cells agree"
+        )
+        if spread := made.redrawn():
+            low, high = spread
+            caption += (
+                f" ({low} to {high} where the trials of each are drawn again, in 95 % of {DRAWS:,} draws)"
+            )
+    return replace(made, caption=f"{caption}{_absent(lines)}.{_other_setting(records)}")
+
+
+def table1(records: Sequence[Recorded], window: int = 20) -> Table:
+    """The lambda each search chose, for the four penalties at every vertex, beside the paper's."""
+    places = trials.group(records, "method", "vertex")
+    vertices = sorted({*paper.vertices(), *(v for m, v in places if m in paper.reference()["lambda"])})
+    lines, alike = [], not _differing(records, OF_LAMBDA)
+    for method in paper.reference()["lambda"]:
+        cells = tuple(
+            replace(
+                _chosen(places.get((method, vertex), []), paper.chosen_lambda(method, vertex), window),
+                alike=alike,
+            )
+            for vertex in vertices
+        )
+        lines.append(Line(paper.labels()[method], cells))
+    made = Table("table1", "", tuple(f"n={v:g}" for v in vertices), tuple(lines))
+    caption = (
+        f"The λ with the highest mean accuracy, {_scale(records)} (moving window of {window} trials at most "
+        "where strengths were tried once each). Below it the paper's λ, ours as a multiple of it"
+    )
+    if alike:
+        caption += _agreement(made, "accuracy", "sd")
+    return replace(made, caption=f"{caption}{_absent(lines)}.{_other_setting(records, OF_LAMBDA)}")
+
+
+OF_LAMBDA = ("data", "stream")  # what must be the paper's for a lambda to be compared
+
+
+def _agreement(made: Table, what: str, error: str) -> str:
+    """How lambdas are compared, and how many agree."""
+    agree, judged = made.agreeing
+    return (
+        f", and ✓ where the two agree: at the paper's λ our {what} is lower by at most max({FLOOR:g}, "
+        f"2 · {error}). {agree} of {judged} cells that can be compared agree"
+    )
+
+
+def table1_chosen(choices: Sequence[Choice]) -> Table:
+    """Table 1 from what `engramma tune` chose, beside the paper's."""
+    found = {(c.method, c.vertex): c for c in choices if c.kind == "lambda"}
+    if not found:
+        raise ValueError("strengths must have a lambda to make Table 1 of")
+    vertices = sorted({*paper.vertices(), *(vertex for _, vertex in found)})
+    methods: list[str] = [*paper.reference()["lambda"], *(m for m, _ in found)]
+    lines = []
+    for method in dict.fromkeys(methods):
+        cells = tuple(_of_choice(found.get((method, v)), method, v) for v in vertices)
+        lines.append(Line(paper.labels().get(method, method), cells))
+    made = Table("table1", "", tuple(f"n={v:g}" for v in vertices), tuple(lines))
+    caption = (
+        "The λ at the top of the smoothed response, chosen on other seeds than a table's. Below it the "
+        "paper's λ, ours as a multiple of it"
+    )
+    data = sorted({str(c.experiment.get("data", "mnist")) for c in found.values()})
+    if data == ["mnist"]:
+        caption += _agreement(made, "smoothed accuracy", "its standard error")
+    caption += f"{_absent(lines)}."
+    if any(c.settings.get("unit") for c in found.values()):
+        caption += " Importances were scaled to a mean of 1: such a λ is not on the paper's scale."
+    if data != ["mnist"]:
+        caption += f" Searched on {' and '.join(data)}; the paper's runs had data mnist."
+    return replace(made, caption=caption)
+
+
+def _of_choice(found: Choice | None, method: str, vertex: float) -> LambdaCell:
+    printed = paper.chosen_lambda(method, vertex)
+    if found is None or found.strength is None:
+        return LambdaCell(printed=printed)
+    told = found.search
+    return LambdaCell(
+        found.strength,
+        None if found.settings.get("unit") else printed,
+        told.get("mean", math.nan),
+        told.get("mean_at_paper", math.nan),
+        told.get("standard_error", math.nan),
+        told.get("trials", 1),
+        alike=found.experiment.get("data", "mnist") == "mnist",
+    )
+
+
+def scores(
+    records: Sequence[Recorded],
+    rows: Sequence[str] = ("method", "strength"),
+    column: str = "vertex",
+    measure: str = "average",
+    score: str | None = None,
+) -> Table:
+    """Any records: one row for each combination of the settings `rows`, one column for each `column`."""
+    if not records:
+        raise ValueError("no records to make a table of")
+    places = trials.group(records, *rows, column)
+    across = list(trials.group(records, column))
+    down = dict.fromkeys(key[:-1] for key in places)
+    lines = []
+    for key in down:
+        label = _label(dict(zip(rows, key, strict=True)))
+        cells = []
+        for place in across:
+            found = places.get((*key, place), [])
+            trials.check_alike(found, f"{label}, {column} {place}")
+            cells.append(_cell(found, measure, score, None, {column: place}))
+        lines.append(Line(label, tuple(cells)))
+    lines = _mark_best(lines, lowest=measure == "forgetting")
+    heads = tuple(f"n={v:g}" if column == "vertex" else f"{column} {v}" for v in across)
+    what = score or next(iter(records[0].scores))
+    caption = (
+        f"{measure.replace('_', ' ').capitalize()} of {_written(what)}, {_scale(records)}: mean ± "
+        f"sample standard deviation over {_count(lines)} a cell; the best of each column in bold"
+        f"{_absent(lines)}."
+    )
+    return Table("scores", caption, heads, lines)
+
+
+TABLES: dict[str, Callable[..., Table]] = {"table1": table1, "table2": table2, "scores": scores}
+
+
+def _written(score: str) -> str:
+    return score.replace("_", " ").replace("f1", "F1")
+
+
+def _cell(
+    found: Sequence[Recorded],
+    measure: str,
+    score: str | None,
+    printed: paper.Printed | None,
+    facts: dict[str, Any],
+) -> Cell:
+    return Cell(values(found, measure, score), diverged(found), printed, facts)
+
+
+def _chosen(found: list[Recorded], printed: float | None, window: int) -> LambdaCell:
+    lost = diverged(found)
+    if len(found) == lost:
+        return LambdaCell(printed=printed, diverged=lost)
+    curve = trials.response(found, window)
+    top = int(curve.mean.argmax())
+    there = math.nan
+    if printed is not None and len(curve.x) > 1 and curve.x[0] <= printed <= curve.x[-1]:
+        positive = curve.x > 0  # a grid may hold 0, which has no logarithm
+        there = float(np.interp(math.log(printed), np.log(curve.x[positive]), curve.mean[positive]))
+    return LambdaCell(
+        float(curve.x[top]),
+        printed,
+        float(curve.mean[top]),
+        there,
+        float(curve.sd[top]),
+        len(found) - lost,
+        lost,
+    )
+
+
+def _mark_best(lines: Sequence[Line], lowest: bool = False) -> tuple[Line, ...]:
+    """Bold the best mean of each category and column, as printed; a category of one has no best."""
+    marked = [list(line.cells) for line in lines]
+    for category in dict.fromkeys(line.category for line in lines):
+        rows = [i for i, line in enumerate(lines) if line.category == category]
+        for column in range(len(lines[0].cells) if len(rows) > 1 else 0):
+            shown = {i: round(marked[i][column].mean, 3) for i in rows}
+            known = [mean for mean in shown.values() if not math.isnan(mean)]
+            best = (min if lowest else max)(known, default=None)
+            for i in rows:
+                marked[i][column] = replace(marked[i][column], best=shown[i] == best)
+    return tuple(replace(line, cells=tuple(cells)) for line, cells in zip(lines, marked, strict=True))
+
+
+def _label(settings: dict[str, Any]) -> str:
+    words = []
+    for name, given in settings.items():
+        if name == "method":
+            words.append(paper.labels().get(given, str(given)))
+        elif given is not None:
+            words.append(f"{given:g}" if name == "strength" else f"{name} {given}")
+    return " ".join(words)
+
+
+def _scale(records: Sequence[Recorded]) -> str:
+    """What the records share, in words."""
+    words = []
+    for name, form in (
+        ("tasks", "{} tasks"),
+        ("data", "of {}"),
+        ("items", "{:,} items"),
+        ("memories", "{} memories"),
+        ("epochs", "{} epochs a task"),
+    ):
+        seen = {trials.setting(record, name) for record in records} - {None}
+        if len(seen) == 1:
+            words.append(form.format(*seen))
+    return ", ".join(words).replace(" tasks, of ", " tasks of ") or "no records"
+
+
+def _count(lines: Sequence[Line]) -> str:
+    seen = sorted({len(cell.values) for line in lines for cell in line.cells if isinstance(cell, Cell)} - {0})
+    if not seen:
+        return "no trials"
+    number = f"{seen[0]}" if len(seen) == 1 else f"{seen[0]} to {seen[-1]}"
+    return f"{number} trial{'' if seen == [1] else 's'}"
+
+
+def _absent(lines: Sequence[Line]) -> str:
+    """; how many cells are missing and how many trials diverged, where any."""
+    cells = [cell for line in lines for cell in line.cells]
+    missing, lost = sum(cell.missing for cell in cells), sum(cell.diverged for cell in cells)
+    words = f"; {missing} cell{' is' if missing == 1 else 's are'} missing" if missing else ""
+    if lost:
+        words += f"; {lost} trial{'' if lost == 1 else 's'} diverged and count in no mean (†: how many)"
+    return words
+
+
+def _differing(records: Sequence[Recorded], names: Sequence[str] | None = None) -> list[str]:
+    """Settings in which runs are not the paper's: then the comparison is of shape, not of numbers."""
+    theirs = paper.setting()
+    return [
+        f"{name} {theirs[name]}"
+        for name in names or theirs
+        if {trials.setting(record, name) for record in records} - {theirs[name]}
+    ]
+
+
+def _other_setting(records: Sequence[Recorded], names: Sequence[str] | None = None) -> str:
+    differ = _differing(records, names)
+    return f" The paper's runs had other settings: {', '.join(differ)}." if differ else ""

@@ -1,0 +1,268 @@
+"""Tables as Markdown, LaTeX, CSV, and for a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engramma.show.agreement import Cell, LambdaCell, Table
+from engramma.store.outputs import whole
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+MISSING = "—"
+
+
+def faces(cell: Cell | LambdaCell, wide: bool = False) -> tuple[str, str]:
+    """(ours, the paper's beside it) as plain text; the second is empty where there is nothing to compare.
+    `wide` leaves room for the paper's standard deviation."""
+    if isinstance(cell, LambdaCell):
+        return _own_lambda(cell), _printed_lambda(cell)
+    lost = f" †{cell.diverged}" if cell.diverged else ""
+    if not len(cell.values):
+        own = f"diverged{lost}" if lost else MISSING
+    else:
+        own = f"{cell.mean:.3f}" + ("" if math.isnan(cell.sd) else f"±{cell.sd:.3f}") + lost
+    if cell.printed is None:
+        return own, ""
+    beside = f"{cell.printed.mean:.3f}" + (f"±{cell.printed.sd:.3f}" if wide else "")
+    if not cell.alike:
+        beside = f"paper {beside}"
+    elif cell.agrees is not None:
+        beside += f" {signed(cell.difference)} {'✓' if cell.agrees else '✗'}"
+    return own, beside
+
+
+def _own_lambda(cell: LambdaCell) -> str:
+    lost = f" †{cell.diverged}" if cell.diverged else ""
+    if math.isnan(cell.chosen):
+        return f"diverged{lost}" if lost else MISSING
+    return f"{power(cell.chosen)}{lost}"
+
+
+def _printed_lambda(cell: LambdaCell) -> str:
+    if cell.printed is None:
+        return ""
+    beside = power(cell.printed)
+    if not math.isnan(cell.ratio):
+        beside += f" ×{cell.ratio:.2g}"
+    return beside + {True: " ✓", False: " ✗", None: ""}[cell.agrees]
+
+
+def power(number: float) -> str:
+    """2.0e-7: two digits and the power of ten."""
+    digits, _, exponent = f"{number:.1e}".partition("e")
+    return f"{digits}e{int(exponent)}"
+
+
+def signed(number: float) -> str:
+    return f"{number:+.3f}".replace("-", "−")
+
+
+def markdown(table: Table) -> str:
+    """A pipe table; what the paper printed stands on a second line inside each cell."""
+    rows = ["| | " + " | ".join(table.columns) + " |", "| :-- |" + " :-: |" * len(table.columns)]
+    category = ""
+    for line in table.lines:
+        if line.category != category and table.headings.get(line.category, line.label) != line.label:
+            rows.append(f"| *{table.headings[line.category]}* |" + " |" * len(table.columns))
+        category = line.category
+        cells = []
+        for cell in line.cells:
+            own, beside = faces(cell, wide=True)
+            own = f"**{own}**" if cell.best else own
+            cells.append(f"{own}<br>{beside}" if beside else own)
+        rows.append(f"| {_pipe(line.label)} | " + " | ".join(cells) + " |")
+    return "\n".join(rows) + f"\n\n{table.caption}\n"
+
+
+def _pipe(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"$<$",
+    ">": r"$>$",
+    "|": r"$|$",
+    "±": r"$\,\pm\,$",
+    "−": r"$-$",
+    "×": r"$\times$",
+    "·": r"$\cdot$",
+    "≤": r"$\le$",
+    "√": r"$\surd$",
+    "λ": r"$\lambda$",
+    "₁": r"$_1$",
+    "₂": r"$_2$",
+    "²": r"$^2$",
+    "✓": r"$\surd$",
+    "✗": r"$\times$",
+    "†": r"$\dagger$",
+    "—": "---",
+}
+
+
+def escape(text: str) -> str:
+    """Plain text for LaTeX, without a package; 2.0e-7 becomes 2.0 x 10^-7."""
+    made = "".join(LATEX.get(letter, letter) for letter in text)
+    return re.sub(
+        r"(\d(?:\.\d+)?)e([+-]?)0*(\d+)",
+        lambda m: f"${m[1]}\\times10^{{{m[2].strip('+')}{m[3]}}}$",
+        made,
+    )
+
+
+def latex(table: Table) -> str:
+    """A `table` environment; the document needs booktabs and nothing else."""
+    wide = len(table.columns) + 1
+    rows = [
+        r"% needs \usepackage{booktabs}",
+        r"\begin{table}",
+        r"\centering",
+        r"\footnotesize",
+        r"\setlength{\tabcolsep}{4pt}",
+        rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}",
+        r"\toprule",
+        " & ".join(["", *(_column(name) for name in table.columns)]) + r" \\",
+    ]
+    category = None
+    for line in table.lines:
+        if line.category != category:
+            rows.append(r"\midrule")
+            heading = table.headings.get(line.category, "")
+            if heading and heading != line.label:
+                rows += [rf"\multicolumn{{{wide}}}{{c}}{{{escape(heading)}}} \\", r"\midrule"]
+            category = line.category
+        pairs = [faces(cell) for cell in line.cells]
+        own = [
+            _bold(escape(face[0])) if c.best else escape(face[0])
+            for c, face in zip(line.cells, pairs, strict=True)
+        ]
+        rows.append(" & ".join([escape(line.label), *own]) + r" \\")
+        if any(beside for _, beside in pairs):
+            small = [rf"{{\scriptsize {escape(beside)}}}" if beside else "" for _, beside in pairs]
+            rows.append(" & ".join(["", *small]) + r" \\[2pt]")
+    caption = escape(table.caption)
+    rows += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{caption}}}", rf"\label{{tab:{table.name}}}"]
+    return "\n".join([*rows, r"\end{table}", ""])
+
+
+def _column(name: str) -> str:
+    letter, _, number = name.partition("=")
+    return f"${letter}={number}$" if letter == "n" and number else escape(name)
+
+
+def _bold(text: str) -> str:
+    # \textbf leaves mathematics thin; \boldmath takes effect outside it and ends with the group.
+    return rf"{{\boldmath\textbf{{{text}}}}}"
+
+
+def as_csv(table: Table) -> str:
+    """One line a cell, full precision, with everything the other forms leave out."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    kind = type(table.cells[0]) if table.cells else Cell
+    further = sorted({name for cell in table.cells if isinstance(cell, Cell) for name in cell.facts})
+    writer.writerow([*("category", "row", "column"), *(CELL if kind is Cell else LAMBDA), *further])
+    for line in table.lines:
+        for column, cell in zip(table.columns, line.cells, strict=True):
+            if isinstance(cell, Cell):
+                rest = [get(cell) for get in CELL.values()] + [cell.facts.get(name) for name in further]
+            else:
+                rest = [get(cell) for get in LAMBDA.values()]
+            writer.writerow([line.category, line.label, column, *(_plain(part) for part in rest)])
+    return out.getvalue()
+
+
+CELL: dict[str, Callable[[Cell], object]] = {
+    "trials": lambda c: len(c.values),
+    "diverged": lambda c: c.diverged,
+    "mean": lambda c: c.mean,
+    "sd": lambda c: c.sd,
+    "best": lambda c: c.best,
+    "paper_mean": lambda c: c.printed and c.printed.mean,
+    "paper_sd": lambda c: c.printed and c.printed.sd,
+    "difference": lambda c: c.difference,
+    "pooled_sd": lambda c: c.pooled_sd,
+    "agrees": lambda c: c.agrees,
+    "welch_t": lambda c: c.welch[0],
+    "welch_df": lambda c: c.welch[1],
+}
+LAMBDA: dict[str, Callable[[LambdaCell], object]] = {
+    "trials": lambda c: c.count,
+    "diverged": lambda c: c.diverged,
+    "lambda": lambda c: c.chosen,
+    "paper_lambda": lambda c: c.printed,
+    "ratio": lambda c: c.ratio,
+    "mean": lambda c: c.mean,
+    "sd": lambda c: c.sd,
+    "mean_at_paper_lambda": lambda c: c.mean_there,
+    "agrees": lambda c: c.agrees,
+}
+
+
+def _plain(part: object) -> object:
+    if part is None or (isinstance(part, float) and math.isnan(part)):
+        return ""
+    return str(part).lower() if isinstance(part, bool) else part
+
+
+def terminal(table: Table) -> RichTable:
+    """For rich: fits 80 columns with four columns of cells."""
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    made = RichTable(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+        caption=Text(table.caption),
+        caption_justify="left",
+    )
+    made.add_column("", no_wrap=True)
+    for column in table.columns:
+        made.add_column(column, justify="center", no_wrap=True)
+    for i, line in enumerate(table.lines):
+        cells = []
+        for cell in line.cells:
+            own, beside = faces(cell)
+            style = "bold" if cell.best else "red" if cell.missing or cell.diverged else ""
+            text = Text(own, style=style)
+            if beside:
+                colour = {True: "green", False: "yellow", None: "dim"}[cell.agrees]
+                text.append("\n" + beside, style=colour if colour == "dim" else f"not bold {colour}")
+            cells.append(text)
+        last = i + 1 == len(table.lines) or table.lines[i + 1].category != line.category
+        label = Text(line.label)
+        number = line.category.rpartition("proportion ")[2] if "proportion " in line.category else ""
+        if number:
+            label.append(f"\n  at {number}", style="dim")
+        made.add_row(label, *cells, end_section=last and i + 1 < len(table.lines))
+    return made
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "latex": latex, "csv": as_csv}
+ENDINGS = {"md": ".md", "latex": ".tex", "csv": ".csv"}
+
+
+def write(table: Table, path: Path, form: str) -> Path:
+    text = FORMATS[form](table)
+    with whole(path) as beside:
+        beside.write_text(text, "utf-8")
+    return path

@@ -1,0 +1,226 @@
+"""Checkpoints at task boundaries: memories, method state, and what was measured so far.
+
+    <store>/checkpoints/<pack>/<tasks learned>/checkpoint.json  tensors.safetensors  SHA256SUMS
+
+Nothing random is kept, because nothing random is carried along: a random stream is named by its seed,
+purpose and place. A method's state is named tuples of tensors; of the classes that a checkpoint names,
+only those that the method's own modules already know are made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engramma.methods import Method
+from engramma.network import Items
+from engramma.store.files import (
+    Damaged,
+    pack_json,
+    pack_tensors,
+    read_folder,
+    remove_folder,
+    unpack_json,
+    unpack_tensors,
+    write_folder,
+)
+from engramma.store.records import NAME, Store
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a pack of runs stood after `done` tasks."""
+
+    runs: tuple[str, ...]  # names, in the order of the replicas
+    done: int
+    theta: Tensor | None  # (R,M,N); None where every task was learned and nobody asked to keep it
+    state: Any
+    measured: dict[str, Tensor]
+    facts: dict[str, Any]
+
+
+def _tensors(point: Checkpoint) -> tuple[dict[str, Tensor], Any]:
+    """Every tensor of a checkpoint under its name in the file, and the shape of the method's state."""
+    tensors: dict[str, Tensor] = {f"measured/{k}": v for k, v in point.measured.items()}
+    if point.theta is None:
+        return tensors, None
+    tensors["theta"] = point.theta
+    return tensors, flatten(point.state, "state", tensors)
+
+
+def save(store: Store, pack: str, point: Checkpoint) -> None:
+    tensors, tree = _tensors(point)
+    small, types = {}, {}
+    for name, tensor in tensors.items():
+        small[name], types[name] = _shrink(tensor)
+    head = {"runs": list(point.runs), "done": point.done, "state": tree, "types": types, "facts": point.facts}
+    files = {"checkpoint.json": pack_json(head), "tensors.safetensors": pack_tensors(small)}
+    write_folder(store.checkpoints / pack / str(point.done), files, store.owner, replace=True)
+
+
+def size(point: Checkpoint) -> int:
+    """Bytes of its tensors, about as many as a file of them has."""
+    return sum(tensor.nbytes for tensor in _tensors(point)[0].values())
+
+
+def load(
+    store: Store, pack: str, done: int, method: Method | None, device: torch.device | str
+) -> Checkpoint | None:
+    """The checkpoint of a pack after `done` tasks; a damaged one is named and set aside.
+
+    Without the method its state is left out.
+    """
+    place = store.checkpoints / pack / str(done)
+    if not place.is_dir():
+        return None
+    try:
+        files = read_folder(place)
+        head = _head(files["checkpoint.json"])
+        tensors = unpack_tensors(files["tensors.safetensors"])
+        tensors = {k: v.to(device, _dtype(head["types"][k])) for k, v in tensors.items()}
+        theta = tensors.get("theta")
+        state = None
+        if method is not None and theta is not None:
+            state = unflatten(head["state"], tensors, known(method))
+        measured = {
+            k.removeprefix("measured/"): v.cpu() for k, v in tensors.items() if k.startswith("measured/")
+        }
+        return Checkpoint(head["runs"], head["done"], theta, state, measured, head["facts"])
+    except (Damaged, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        store.set_aside(place, f"checkpoint {place} is damaged ({error})")
+        return None
+
+
+def _head(data: bytes) -> dict[str, Any]:
+    """What a checkpoint.json says, its runs as a tuple; a ValueError where it is none."""
+    head = unpack_json(data)
+    if not isinstance(head, dict) or not {"runs", "done", "state", "types", "facts"} <= head.keys():
+        raise ValueError("not the head of a checkpoint")
+    runs, facts = head["runs"], head["facts"]
+    if not isinstance(runs, list) or not all(isinstance(r, str) and NAME.fullmatch(r) for r in runs):
+        raise ValueError("runs must be names of runs")
+    if type(head["done"]) is not int or not isinstance(head["types"], dict):
+        raise ValueError("done must be a number of tasks, and types a table")
+    if not isinstance(facts, dict):
+        raise ValueError("facts must be a table")
+    return {**head, "runs": tuple(runs)}
+
+
+def _dtype(name: str) -> torch.dtype:
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        raise ValueError(f"no type of numbers is called {name!r}")
+    return found
+
+
+def latest(store: Store, pack: str, method: Method, device: torch.device | str) -> Checkpoint | None:
+    for done in sorted(stages(store, pack), reverse=True):
+        if point := load(store, pack, done, method, device):
+            return point
+    return None
+
+
+def stages(store: Store, pack: str) -> list[int]:
+    """After how many tasks a pack has checkpoints."""
+    folder = store.checkpoints / pack
+    return sorted(int(p.name) for p in folder.iterdir() if p.name.isdigit()) if folder.is_dir() else []
+
+
+def packs(store: Store) -> dict[str, tuple[str, ...]]:
+    """The packs that have checkpoints, and the runs of each."""
+    found = {}
+    if not store.checkpoints.is_dir():
+        return found
+    for folder in sorted(store.checkpoints.iterdir()):
+        for done in stages(store, folder.name) if re.fullmatch(r"[0-9a-f]{20}", folder.name) else []:
+            try:
+                found[folder.name] = _head((folder / str(done) / "checkpoint.json").read_bytes())["runs"]
+                break
+            except (OSError, ValueError):
+                continue
+    return found
+
+
+def finished(store: Store) -> list[str]:
+    """Packs whose records are all there and whose checkpoints nobody asked to keep: a killed process's."""
+    return [name for name, runs in packs(store).items() if not _needed(store, name, runs)]
+
+
+def _needed(store: Store, pack: str, runs: tuple[str, ...]) -> bool:
+    for done in stages(store, pack):
+        with contextlib.suppress(OSError, ValueError):
+            facts = _head((store.checkpoints / pack / str(done) / "checkpoint.json").read_bytes())["facts"]
+            file = "memories.safetensors" if facts.get("memories") else "record.json"
+            return bool(facts.get("keep")) or not all((store.path / run / file).is_file() for run in runs)
+    return False
+
+
+def discard(store: Store, pack: str, below: int | None = None) -> None:
+    """Remove a pack's checkpoints: all, or those before `below` tasks."""
+    if below is None:
+        remove_folder(store.checkpoints / pack, store.owner)
+        return
+    for done in stages(store, pack):
+        if done < below:
+            remove_folder(store.checkpoints / pack / str(done), store.owner)
+
+
+def flatten(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
+    """The shape of a state as JSON; its tensors go into `tensors` under their path."""
+    if isinstance(value, Tensor):
+        tensors[path] = value
+        return {"tensor": path}
+    if value is None or isinstance(value, bool | int | float | str):
+        return {"plain": value}
+    if isinstance(value, dict) and all(isinstance(k, str) for k in value):
+        return {"dict": {k: flatten(v, f"{path}/{k}", tensors) for k, v in value.items()}}
+    if isinstance(value, list | tuple):
+        parts = [flatten(v, f"{path}/{i}", tensors) for i, v in enumerate(value)]
+        return (
+            {type(value).__name__: parts}
+            if type(value) in (list, tuple)
+            else {"named": type(value).__name__, "parts": parts}
+        )
+    raise TypeError(
+        f"a method's state must be made of tensors, numbers, texts, lists, dicts and named tuples; "
+        f"{path} is a {type(value).__name__}"
+    )
+
+
+def unflatten(tree: Any, tensors: dict[str, Tensor], classes: dict[str, type]) -> Any:
+    if "tensor" in tree:
+        return tensors[tree["tensor"]]
+    if "plain" in tree:
+        return tree["plain"]
+    if "dict" in tree:
+        return {k: unflatten(v, tensors, classes) for k, v in tree["dict"].items()}
+    if "named" in tree:
+        return classes[tree["named"]](*(unflatten(v, tensors, classes) for v in tree["parts"]))
+    kind = list if "list" in tree else tuple
+    return kind(unflatten(v, tensors, classes) for v in tree[kind.__name__])
+
+
+def known(method: Method) -> dict[str, type]:
+    """The named tuples that the modules of a method's class and of its bases know, by name."""
+    found: dict[str, type] = {"Items": Items}
+    for cls in reversed(type(method).__mro__):
+        for name, thing in vars(sys.modules[cls.__module__]).items():
+            if isinstance(thing, type) and issubclass(thing, tuple) and hasattr(thing, "_fields"):
+                found[name] = thing
+    return found
+
+
+def _shrink(tensor: Tensor) -> tuple[Tensor, str]:
+    """Items are -1 and +1: a byte each will do. With the type it had."""
+    kind = str(tensor.dtype).removeprefix("torch.")
+    if tensor.is_floating_point() and tensor.numel():
+        small = tensor.to(torch.int8)
+        if bool((small.to(tensor.dtype) == tensor).all()):
+            return small, kind
+    return tensor, kind

@@ -383,5 +383,5 @@ def test_matplotlib_is_left_as_it_was(tmp_path):
 
 
 def test_pyplot_is_never_imported():
-    code = "import sys, engramma.figures; sys.exit('matplotlib.pyplot' in sys.modules)"
+    code = "import sys, engramma.show.figures; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=120, check=False).returncode == 0

@@ -218,7 +218,7 @@ def test_a_claim_is_one_process_s(tmp_path: Path) -> None:
 
 def test_a_killed_owner_loses_its_claims_at_once(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from engramma.claims import Claims\n"
+        "import sys, time; from pathlib import Path; from engramma.store.claims import Claims\n"
         "claims = Claims(Path(sys.argv[1])).__enter__(); claims.take(['a']); print('taken', flush=True)\n"
         "time.sleep(600)"
     )

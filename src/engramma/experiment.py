@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from engramma.checks import complete, explain
+from engramma.checks import complete, explain, method_class
 
 VARYING = ("seed", "strength", "learning_rate", "initial_temperature", "final_temperature")
 # Settings younger than records, and what those without them had: said where they differ, so that names last.
@@ -39,6 +39,22 @@ def _batch(value: Any) -> Any:
     if value == "all" or (type(value) is int and value >= 1):
         return value
     raise ValueError(f"batch_size must be a whole number of 1 or more, all, or none, not {value!r}")
+
+
+def _temperatures(cls: Any, given: dict[str, Any]) -> dict[str, float]:
+    """What "auto" stands for, where a temperature is that."""
+    auto = [k for k in ("initial_temperature", "final_temperature") if given.get(k) == "auto"]
+    fields = Experiment.model_fields
+    memories, tasks, vertex = (given.get(k, fields[k].default) for k in ("memories", "tasks", "vertex"))
+    settings = given.get("settings", {})
+    if not auto or not isinstance(settings, dict) or not all(
+        isinstance(v, int | float) and v > 0 for v in (memories, tasks, vertex)
+    ):  # fmt: skip
+        return {}  # what is wrong with them is said where they are checked
+    from engramma.optimiser import temperature
+
+    awake = cls.memories(settings, memories, tasks)[1] if hasattr(cls, "memories") else memories
+    return dict.fromkeys(auto, float(f"{temperature(awake, vertex):.4g}"))
 
 
 def setting(default: Any, panel: str, description: str, **limits: Any) -> Any:
@@ -126,9 +142,13 @@ class Experiment(BaseModel):
     def _say_the_rest(cls, given: Any) -> Any:
         if isinstance(given, dict) and given.get("stream") == "states":
             return {**STATES, "autoassociative": True, **given}
-        if isinstance(given, dict) and given.get("data") == "digits":
-            return {"items": 1000, **given}  # it has no 10,000
-        return given
+        if not isinstance(given, dict):
+            return given
+        if given.get("data") == "digits":
+            given = {"items": 1000, **given}  # it has no 10,000
+        cls = method_class(str(given.get("method", "vanilla")))
+        given = {**getattr(cls, "suits", {}), **given}
+        return {**given, **_temperatures(cls, given)}
 
     @model_validator(mode="after")
     def _fits_together(self) -> Experiment:

@@ -152,8 +152,10 @@ class DenseMemory:
             return torch.where(o > 0, 1.0, -1.0).to(o)
         return torch.full_like(o, -1.0).scatter_(-1, o.argmax(-1, keepdim=True), 1.0)
 
-    def predict(self, theta: Tensor, probe: Tensor) -> Tensor:
-        """(R,B): the class whose neuron scores highest after one update."""
+    def predict(self, theta: Tensor, probe: Tensor, task: int | None = None) -> Tensor:
+        """(R,B): the class whose neuron scores highest after one update. `task`: whose items they are, for
+        a network that wants to be told."""
+        del task
         return self.recalling.scores(theta, probe, slice(self.visible, self.neurons)).argmax(-1)
 
     def energy(self, theta: Tensor, state: Tensor) -> Tensor:

@@ -83,6 +83,15 @@ class Optimiser:
         return move if active is None else torch.where(active[:, None, None], move, 0.0)
 
 
+def temperature(memories: int, n: float) -> float:
+    """A temperature that suits so many memories, learning at once, at vertex n.
+
+    Scores are sums over memories of the n-th power of beta: with fewer of them beta has to rise by the n-th
+    root (docs/allocation.md has the measurements).
+    """
+    return 0.76 * (memories / 512) ** (1 / n)
+
+
 def check_order(normalise: str) -> None:
     if normalise not in ORDERS:
         raise ValueError(f"normalise must be one of {', '.join(ORDERS)}, not {normalise!r}")

@@ -24,10 +24,34 @@ class Moment(NamedTuple):
 
     task: int
     epoch: int
-    theta: Tensor
     state: Any  # the method's
-    network: DenseMemory  # at the present temperature
+    now: Now
+    method: Method
+    memories: Tensor  # (R,M,N) as they were when the task began
+    awake: slice | Tensor  # which of them learn it: one slice for all replicas, or the places (R,K) of each
+    moving: Tensor  # (R,K,N) these, as they are now
     ends_task: bool  # the task is learned and consolidated: a place to evaluate and to resume from
+
+    @property
+    def theta(self) -> Tensor:
+        """(R,M,N): all memories as they are now."""
+        return placed(self.memories, self.awake, self.moving)
+
+    @property
+    def network(self) -> DenseMemory:
+        """What answers now, at the present temperature."""
+        return self.method.recall(self.state, self.now, self.theta, self.ends_task)
+
+
+def placed(memories: Tensor, awake: slice | Tensor, moving: Tensor) -> Tensor:
+    """(R,M,N): `memories` with `moving` in the place of those `awake`."""
+    if isinstance(awake, Tensor):
+        return memories.scatter(1, awake[..., None].expand_as(moving), moving)
+    if awake == slice(None):
+        return moving
+    memories = memories.clone()
+    memories[:, awake] = moving
+    return memories
 
 
 def train(
@@ -47,16 +71,17 @@ def train(
     `resume` is (tasks already learned, method state).
     """
     done, state = resume if resume is not None else (0, method.start(theta))
-    watches = type(method).observe is not Method.observe  # else what a step did need not be worked out
-    meant = getattr(method, "moves", "taken") == "meant"
+    meant = method.moves == "meant"
     for index in range(done, len(stream)):
         task = stream[index]
         size = task.train.probe.shape[1] if batch_size is None else batch_size
+        now = Now(network.at(optimiser.beta(0, theta)), task, 0, 0, replicas, len(stream))
+        memories = theta
+        state, awake, theta = method.awaken(state, now, memories)  # what sleeps is not even looked at
         velocity = optimiser.start(theta)
         rehearsed, batches = None, Batches(task.train, size, cut, replicas)
-        now = Now(network, task, 0, 0, replicas)
         for epoch in range(1, optimiser.epochs + 1):
-            now = now._replace(network=network.at(optimiser.beta(epoch, theta)), epoch=epoch)
+            now = now._replace(network=network.at(optimiser.beta(epoch, theta)), epoch=epoch, step=0)
             extra = method.rehearse(state, now)
             if extra is not rehearsed:
                 joined = task.train if extra is None else Items.join(task.train, extra)
@@ -67,14 +92,15 @@ def train(
                 step = method.steer(state, now, theta, grad)
                 where = epoch, network.visible, active, index
                 moved, velocity = optimiser.step(theta, step, velocity, *where)
-                if watches:
+                if method.watches:
                     move = optimiser.meant(theta, velocity, *where) if meant else moved - theta
                     state = method.observe(state, now, grad, step, move)
                 theta = moved
             if epoch < optimiser.epochs:
-                yield Moment(index, epoch, theta, state, now.network, False)
+                yield Moment(index, epoch, state, now, method, memories, awake, theta, False)
         state = method.consolidate(state, now, theta)
-        yield Moment(index, optimiser.epochs, theta, state, now.network, True)
+        yield Moment(index, optimiser.epochs, state, now, method, memories, awake, theta, True)
+        theta = placed(memories, awake, theta)
 
 
 class Batches:

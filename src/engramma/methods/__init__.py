@@ -1,8 +1,9 @@
-"""The nine methods of the paper, by name."""
+"""The methods by name: the paper's nine, and allocation."""
 
 from __future__ import annotations
 
-from engramma.methods.method import Method, Now, Vanilla
+from engramma.methods.allocation import Allocation, Grouped
+from engramma.methods.method import Awake, Method, Now, Vanilla
 from engramma.methods.penalty import EWC, L2, MAS, SI, Anchored, Penalty
 from engramma.methods.projection import AGEM, GEM, Projection
 from engramma.methods.replay import Buffer, Pseudorehearsal, Rehearsal, Replay
@@ -17,6 +18,7 @@ METHODS: dict[str, type[Method]] = {
     "ewc": EWC,
     "mas": MAS,
     "si": SI,
+    "allocation": Allocation,
 }
 
 __all__ = [
@@ -27,8 +29,11 @@ __all__ = [
     "MAS",
     "METHODS",
     "SI",
+    "Allocation",
     "Anchored",
+    "Awake",
     "Buffer",
+    "Grouped",
     "Method",
     "Now",
     "Penalty",

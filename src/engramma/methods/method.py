@@ -23,6 +23,15 @@ class Now(NamedTuple):
     epoch: int
     step: int  # within the epoch
     rng: Replicas  # rng.draw(make, "purpose", numbers...): one random stream a seed
+    tasks: int = 1  # how many there will be
+
+
+class Awake(NamedTuple):
+    """Which memories learn a task, and what they begin with; all others sleep, and cost nothing."""
+
+    state: Any  # the method's
+    memories: slice | Tensor  # one for all replicas, or (R,K) the places of each replica's
+    theta: Tensor  # (R,K,N)
 
 
 @dataclass(frozen=True)
@@ -30,14 +39,31 @@ class Method:
     """Does nothing against forgetting: vanilla learning, and the base of every other method."""
 
     strength_name: ClassVar[str | None] = None  # the setting that is searched over, one value a replica
+    suits: ClassVar[dict[str, Any]] = {}  # settings of a run that suit it, where the run says nothing else
     # "taken": `observe` is shown what the weights did; "meant": what they would have done without the clamp.
     moves = "taken"  # not annotated, so no setting: SI makes one of it
     later: ClassVar[dict[str, Any]] = {}  # settings younger than records: described where they differ
+
+    @property
+    def watches(self) -> bool:
+        """Whether `observe` is to be called; else what a step did need not be worked out."""
+        return type(self).observe is not Method.observe
+
+    @classmethod
+    def memories(cls, settings: dict[str, Any], memories: int, tasks: int) -> tuple[int, int]:
+        """How many memories a run that asks for `memories` has in all, and how many of them learn at once."""
+        del settings, tasks
+        return memories, memories
 
     def start(self, theta: Tensor) -> Any:
         """State before the first task."""
         del theta
         return None
+
+    def awaken(self, state: Any, now: Now, theta: Tensor) -> Awake:
+        """Which memories are to learn the task that begins. All other hooks of the task see these alone."""
+        del now
+        return Awake(state, slice(None), theta)
 
     def rehearse(self, state: Any, now: Now) -> Items | None:
         """What is trained on in this epoch besides the task."""
@@ -58,6 +84,11 @@ class Method:
         """Take stock after a task."""
         del now, theta
         return state
+
+    def recall(self, state: Any, now: Now, theta: Tensor, learned: bool) -> DenseMemory:
+        """The network that answers, given all memories (R,M,N): while a task is learned, or after it."""
+        del state, theta, learned
+        return now.network
 
     def report(self, state: Any) -> dict[str, Any]:
         """What the user may want to know of the state: plain numbers, and lists with one entry a replica."""

@@ -118,7 +118,7 @@ def run_pack(
             resume,
         )
         for moment in steps:
-            ledger.watch(moment.theta, moment.task, moment.epoch)
+            ledger.watch(moment.moving, moment.task, moment.epoch)
             scores = None
             if moment.ends_task or moment.epoch % every == 0:
                 scores = ledger.measure(

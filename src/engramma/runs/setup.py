@@ -79,6 +79,7 @@ def build(
         method = cls(**first.settings, **({key: _each(experiments, "strength")} if key else {}))
     except TypeError as error:  # of a class of one's own, which says no more about its settings
         raise ValueError(f"method {first.method} does not take these settings: {error}") from None
+    count = getattr(cls, "memories", Method.memories)(first.settings, first.memories, first.tasks)[0]
     optimiser = Optimiser(
         _each(experiments, "learning_rate"),
         first.decay,
@@ -97,7 +98,7 @@ def build(
         method,
         optimiser,
         replicas,
-        replicas.memories(first.memories, stream.neurons, first.spread, **place),
+        replicas.memories(count, stream.neurons, first.spread, **place),
     )
 
 

@@ -178,7 +178,7 @@ class ClassStream:
         """(R,C,C) counts[r, truth, predicted] of a task's test items."""
         test = self.test(task)
         truth = test.target.argmax(-1).repeat_interleave(len(theta) // len(test.target), 0)
-        return measures.confusion(network.predict(theta, test.probe), truth, self.classes)
+        return measures.confusion(network.predict(theta, test.probe, task), truth, self.classes)
 
     def evaluate(self, network: DenseMemory, theta: Tensor) -> dict[str, Tensor]:
         """{"accuracy": (R,T), "macro_f1": (R,T)} on the test items of every task."""

@@ -1,0 +1,345 @@
+"""Allocation: each task learns with memories of its own, and the energy tells whose item it is.
+
+The memories stand in groups. A task wakes one group, which learns as a small network of its own; the others
+sleep: nothing scores them and nothing moves them, so nothing is forgotten and nothing has to be kept. An
+item is later answered by the groups that know it. How well group g knows item x says its energy
+
+    e_g(x) = log max_c sum over memories m of g of f(h_m with class neuron c on),   f(h) = h^n where h > 0
+
+which is that of the state the group would complete x to. Groups that learned different things have energies
+of different scales, so each keeps two numbers, mean and deviation of e_g over the items it has learned:
+
+    z_g(x) = (e_g(x) - mean_g) / deviation_g
+
+and the answer is the groups' own answers, each counting by p_g(x) = softmax_g of SHARPNESS z_g(x). The energy
+is taken at temperature 1: f is homogeneous, so that a temperature only adds a constant to e.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from engramma.interactions import RectifiedPolynomial
+from engramma.methods.method import Awake, Method, Now, Vanilla
+from engramma.methods.penalty import EWC, L2, MAS, SI, Anchored
+from engramma.methods.replay import Buffer, Pseudorehearsal, Rehearsal
+from engramma.network import DenseMemory, Items, Relaxed
+
+BESIDE: dict[str, type[Method]] = {  # what a group may do about the tasks that it learned before
+    "vanilla": Vanilla,
+    "rehearsal": Rehearsal,
+    "pseudorehearsal": Pseudorehearsal,
+    "l2": L2,
+    "ewc": EWC,
+    "mas": MAS,
+    "si": SI,
+}
+SHARPNESS = 2.0  # how much a deviation counts where groups answer together
+NEAR = 0.3  # how near to an item of its task a memory begins
+SAMPLE = 200  # items that tell whether a group knows a task
+
+__all__ = ["Allocation", "Allotted", "Anchored", "Buffer", "Grouped", "familiarity"]
+
+
+def familiarity(network: DenseMemory, theta: Tensor, probe: Tensor, target: Tensor | None = None) -> Tensor:
+    """(R,B): e(x), how well memories know items; those of one class each where `target` says which."""
+    h = network.similarity(theta, probe)
+    f = RectifiedPolynomial(network.interaction.n)
+    known = f.value(h).sum(-1, keepdim=True)
+    if network.classes:
+        classes = slice(network.visible, network.neurons)
+        a = (network.scale * theta[..., classes]).contiguous()
+        known = known + network.kernel.scores(h, a, f, None)
+        if target is not None:
+            target = target.repeat_interleave(len(theta) // len(target), 0)
+            known = known.masked_fill(target < 0, 0.0)
+    beta = network.beta if isinstance(network.beta, Tensor) else torch.tensor(network.beta)
+    known = known.amax(-1).clamp(min=torch.finfo(known.dtype).tiny).to(theta.dtype)
+    return known.log() - f.n * beta.to(known).log().reshape(-1, 1)
+
+
+@dataclass(frozen=True)
+class Grouped(DenseMemory):
+    """A network whose memories stand in groups of `each`: an item is answered by the groups that know it."""
+
+    each: int = 0  # memories of a group, one group after another
+    mean: Tensor | None = None  # (R,G) of e over the items a group has learned; infinite where it has none
+    deviation: Tensor | None = None  # (R,G)
+    owner: Tensor | None = None  # (R,T) the group of each task so far; where given, tasks wake theirs alone
+
+    def alone(self) -> DenseMemory:
+        """The network without its groups: what every one of them is."""
+        return DenseMemory(**{f.name: getattr(self, f.name) for f in fields(DenseMemory)})
+
+    def parts(self, theta: Tensor) -> list[Tensor]:
+        """[(R,K,N)]: the memories of each group."""
+        assert self.mean is not None
+        first = range(0, self.mean.shape[1] * self.each, self.each)
+        return [theta[:, m : m + self.each].contiguous() for m in first]
+
+    def known(self, theta: Tensor, probe: Tensor) -> Tensor:
+        """(R,B,G): z, how well each group knows each item, in deviations from the items it has learned."""
+        assert self.mean is not None
+        assert self.deviation is not None
+        net = self.alone()
+        e = torch.stack([familiarity(net, part, probe) for part in self.parts(theta)], -1)
+        return (e - self.mean[:, None]) / self.deviation[:, None]
+
+    def named(self, theta: Tensor, probe: Tensor) -> Tensor:
+        """(R,B): the group that knows an item best."""
+        return self.known(theta, probe).argmax(-1)
+
+    def predict(self, theta: Tensor, probe: Tensor, task: int | None = None) -> Tensor:
+        net, classes = self.alone(), slice(self.visible, self.neurons)
+        if self.owner is not None and task is not None and task < self.owner.shape[1]:
+            return net.predict(taken(theta, places(self.owner[:, task], self.each)), probe)
+        weight = torch.softmax(SHARPNESS * self.known(theta, probe), -1)
+        net = net.recalling
+        total: Tensor | float = 0.0
+        for g, part in enumerate(self.parts(theta)):
+            total = total + weight[..., g, None] * torch.tanh(net.scores(part, probe, classes)).to(weight)
+        assert isinstance(total, Tensor)
+        return total.argmax(-1)
+
+    def energy(self, theta: Tensor, state: Tensor) -> Tensor:
+        net = self.alone()
+        return self._best(theta, state, lambda part: net.energy(part, state))
+
+    def relax(
+        self,
+        theta: Tensor,
+        state: Tensor,
+        steps: int = 20,
+        neurons: slice | None = None,
+        order: str = "synchronous",
+    ) -> Relaxed:
+        """As every network does, each state among the memories of the group that knows it best."""
+        net = self.alone()
+        ends = [net.relax(part, state, steps, neurons, order) for part in self.parts(theta)]
+        awake = self.named(theta, net.kernel.prepare(state, theta.dtype))
+        return Relaxed(*(_of(awake, torch.stack(part, 2)) for part in zip(*ends, strict=True)))
+
+    def _best(self, theta: Tensor, probe: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
+        found = torch.stack([make(part) for part in self.parts(theta)], 2)
+        return _of(self.named(theta, probe), found)
+
+
+def _of(group: Tensor, found: Tensor) -> Tensor:
+    """(R,B,...) out of (R,B,G,...): what the group (R,B) of each item says."""
+    index = group.reshape(*group.shape, *[1] * (found.dim() - 2)).expand(*group.shape, 1, *found.shape[3:])
+    return found.gather(2, index).squeeze(2)
+
+
+def places(group: Tensor, each: int) -> Tensor:
+    """(R,K): where the memories of one group (R,) a replica stand."""
+    return group[:, None] * each + torch.arange(each, device=group.device)
+
+
+def taken(theta: Tensor, where: Tensor) -> Tensor:
+    """(R,K,N): of every replica the memories at its own places (R,K)."""
+    return theta.gather(1, where[..., None].expand(-1, -1, theta.shape[-1]))
+
+
+class Allotted(NamedTuple):
+    """Which memories are whose."""
+
+    owner: Tensor  # (R,T) the group of each task so far
+    mean: Tensor  # (R,G) of e over the items that each group learned last; infinite where it learned none
+    deviation: Tensor  # (R,G)
+    beside: tuple[Any, ...]  # each group's state of the method beside
+
+
+@dataclass(frozen=True)
+class Allocation(Method):
+    """Memories of their own for each task.
+
+    `groups`: how many, None one a task; where there are fewer, tasks go round. `grow`: the run's memories
+    are those of one group, and every group brings its own; else all groups share them equally.
+    `wake` "energy": items name their group; "id": they are told whose they are. `begin` "items": memories
+    begin near items of the task, class by class; "noise": as they were drawn; "nearest": as a copy of the
+    group that knows the task's items best. `boundaries` "found": nobody says that a task is new: its first
+    items are looked at, a group that knows them within `alarm` deviations goes on learning, and where none
+    does another is opened. `beside`: what a group does about its own earlier tasks, a method by name and
+    its strength.
+    """
+
+    groups: int | None = None
+    grow: bool = False
+    wake: Literal["energy", "id"] = "energy"
+    begin: Literal["items", "noise", "nearest"] = "items"
+    boundaries: Literal["given", "found"] = "given"
+    alarm: float = 0.5
+    beside: str = "vanilla"
+    beside_strength: float | None = None
+
+    # What suits it, where a run says nothing else.
+    suits: ClassVar[dict[str, Any]] = {
+        "task_id": False,
+        "initial_temperature": "auto",
+        "final_temperature": "auto",
+    }
+
+    def __post_init__(self) -> None:
+        if self.groups is not None and self.groups < 1:
+            raise ValueError(f"groups must be at least 1, not {self.groups}")
+        if not 0 < self.alarm < float("inf"):
+            raise ValueError(f"alarm must be above 0, not {self.alarm}")
+        for name, allowed in (("wake", ("energy", "id")), ("begin", ("items", "noise", "nearest")),
+                              ("boundaries", ("given", "found")), ("beside", tuple(BESIDE))):  # fmt: skip
+            if (value := getattr(self, name)) not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+        kind = BESIDE[self.beside]
+        if (kind.strength_name is None) != (self.beside_strength is None):
+            has = "must be given" if self.beside_strength is None else "must be left out"
+            raise ValueError(f"beside_strength {has} for {self.beside}")
+        if self.boundaries == "found" and self.beside != "vanilla":
+            raise ValueError("beside must be vanilla where boundaries are found")
+        _ = self._beside  # whose limits are its own
+
+    @cached_property
+    def _beside(self) -> Method:
+        kind = BESIDE[self.beside]
+        return kind(**({kind.strength_name: self.beside_strength} if kind.strength_name else {}))
+
+    @property
+    def watches(self) -> bool:
+        return self._beside.watches
+
+    @property
+    def moves(self) -> str:  # type: ignore[override]
+        return self._beside.moves
+
+    @classmethod
+    def memories(cls, settings: dict[str, Any], memories: int, tasks: int) -> tuple[int, int]:
+        count = settings.get("groups") or tasks
+        return (memories * count, memories) if settings.get("grow") else (memories, max(1, memories // count))
+
+    def start(self, theta: Tensor) -> Allotted:
+        none = theta.new_zeros(len(theta), 0)
+        return Allotted(none.long(), none, none, ())
+
+    def awaken(self, state: Allotted, now: Now, theta: Tensor) -> Awake:
+        most = self.groups or now.tasks
+        each = theta.shape[1] // most
+        if each == 0:
+            raise ValueError(f"memories must be at least one a group, not {theta.shape[1]} for {most} groups")
+        known = self._knows(state, now, theta, each)
+        opened = state.mean.isfinite().sum(1)
+        if self.boundaries == "given":
+            group = torch.full_like(opened, now.task.index % most)
+        else:
+            best, which = known.max(1) if known.shape[1] else (opened - torch.inf, opened)
+            group = torch.where((best > -self.alarm) | (opened == most), which, opened)
+        fresh = group == opened
+        where = places(group, each)
+        part = taken(theta, where)
+        if bool(fresh.any()):
+            part = torch.where(fresh[:, None, None], self._begun(now, theta, part, known, each), part)
+        more = max(0, int(group.max()) + 1 - state.mean.shape[1])
+        mean = torch.nn.functional.pad(state.mean, (0, more), value=torch.inf)
+        beside = state.beside
+        if self.boundaries == "given" and len(beside) == int(group[0]):
+            beside = (*beside, self._beside.start(part))
+        state = Allotted(
+            torch.cat([state.owner, group[:, None]], 1),
+            mean,
+            torch.nn.functional.pad(state.deviation, (0, more), value=1.0),
+            beside,
+        )
+        if self.boundaries == "given":
+            first = int(group[0]) * each
+            return Awake(state, slice(first, first + each), part)
+        return Awake(state, where, part)
+
+    def _knows(self, state: Allotted, now: Now, theta: Tensor, each: int) -> Tensor:
+        """(R,G): mean z of a few of the task's items, whose labels are known, under the groups so far."""
+        if self.boundaries == "given" and self.begin != "nearest":
+            return state.mean[:, :0]
+        few = now.task.train.row(slice(0, SAMPLE))
+        groups = [theta[:, g * each : (g + 1) * each].contiguous() for g in range(state.mean.shape[1])]
+        e = [familiarity(now.network, part, few.probe, few.target).mean(1) for part in groups]
+        return (torch.stack(e, 1) - state.mean) / state.deviation if e else state.mean
+
+    def _begun(self, now: Now, theta: Tensor, part: Tensor, known: Tensor, each: int) -> Tensor:
+        """(R,K,N): the memories of a new group, as they begin to learn."""
+        if self.begin == "noise":
+            return part
+        if self.begin == "nearest" and known.shape[1]:
+            return taken(theta, places(known.argmax(1), each))
+        items = now.task.train
+        rows, there = items.probe.shape[:2]
+        if now.network.classes:
+            pick = _class_by_class(items.target, each)
+        else:
+            pick = (torch.arange(each, device=theta.device) % there).expand(rows, -1)
+        row = torch.arange(rows, device=pick.device)[:, None]
+        near = items.probe[row, pick][..., : now.network.neurons].to(theta)
+        if now.network.classes:
+            near[..., now.network.visible :] = items.target[row, pick].to(theta)
+        return part + NEAR * near.repeat_interleave(len(theta) // len(near), 0)
+
+    def rehearse(self, state: Allotted, now: Now) -> Items | None:
+        return self._beside.rehearse(self._own(state), now)
+
+    def steer(self, state: Allotted, now: Now, theta: Tensor, grad: Tensor) -> Tensor:
+        return self._beside.steer(self._own(state), now, theta, grad)
+
+    def observe(self, state: Allotted, now: Now, grad: Tensor, step: Tensor, move: Tensor) -> Allotted:
+        return self._with(state, self._beside.observe(self._own(state), now, grad, step, move))
+
+    def consolidate(self, state: Allotted, now: Now, theta: Tensor) -> Allotted:
+        if not state.owner.shape[1]:
+            raise ValueError("allocation must be there from the first task on: its groups are memories apart")
+        state = self._with(state, self._beside.consolidate(self._own(state), now, theta))
+        return self._calibrated(state, now, theta)
+
+    def recall(self, state: Allotted, now: Now, theta: Tensor, learned: bool) -> DenseMemory:
+        """The network with the groups there are so far, the one that is learning as it stands."""
+        each = theta.shape[1] // (self.groups or now.tasks)
+        if not learned:
+            state = self._calibrated(state, now, taken(theta, places(state.owner[:, -1], each)))
+        net = now.network
+        told = {f.name: getattr(net, f.name) for f in fields(DenseMemory)}
+        owner = state.owner if self.wake == "id" else None
+        return Grouped(**told, each=each, mean=state.mean, deviation=state.deviation, owner=owner)
+
+    def report(self, state: Allotted) -> dict[str, Any]:
+        """Of each replica: the group of every task, and each group's mean energy on what it has learned,
+        with its deviation."""
+        names = ("owner", "mean", "deviation")
+        return {name: getattr(state, name).tolist() for name in names}
+
+    def _own(self, state: Allotted) -> Any:
+        return state.beside[int(state.owner[0, -1])] if state.beside else None
+
+    def _with(self, state: Allotted, own: Any) -> Allotted:
+        if not state.beside:
+            return state
+        group = int(state.owner[0, -1])
+        return state._replace(beside=(*state.beside[:group], own, *state.beside[group + 1 :]))
+
+    def _calibrated(self, state: Allotted, now: Now, part: Tensor) -> Allotted:
+        """With the mean and deviation of the energies that the group awake has for what it learns."""
+        e = familiarity(now.network, part.contiguous(), now.task.train.probe)
+        column = torch.arange(state.mean.shape[1], device=e.device) == state.owner[:, -1:]
+        small = torch.finfo(e.dtype).eps
+        return state._replace(
+            mean=torch.where(column, e.mean(1, keepdim=True), state.mean),
+            deviation=torch.where(column, e.std(1, keepdim=True).clamp(min=small), state.deviation),
+        )
+
+
+def _class_by_class(target: Tensor, count: int) -> Tensor:
+    """(S,count): places of items, the first of every class, then the second, and so on, round and round."""
+    classes = target.shape[-1]
+    label = target.argmax(-1)
+    one_hot = torch.nn.functional.one_hot(label, classes)
+    rank = (one_hot.cumsum(1) * one_hot).sum(-1) - 1
+    order = (rank * classes + label).argsort(1)
+    return order[:, torch.arange(count, device=target.device) % order.shape[1]]

@@ -186,6 +186,19 @@ def test_every_setting_has_an_option(here: Path) -> None:
     assert max(map(len, help_text.splitlines())) <= 80
 
 
+def test_the_threshold_of_own_data_is_said_once(here: Path) -> None:
+    x = np.random.default_rng(0).integers(100, 201, (40, 3, 3)).astype(np.uint8)
+    x[0, 0] = (100, 150, 200)
+    np.savez(here / "own.npz", x=x, y=np.arange(40) % 2)
+    line = f"run {TINY.replace('digits', 'own.npz')} --seeds 2"
+    result = engramma(line)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("own.npz: a pixel above 150 is on, the middle of 100 to 200") == 1
+    assert not any("middle of" in engramma(f"{line} {more}").stdout for more in ("--threshold 140", "--no-binary"))
+    assert "middle of" not in engramma(f"run {TINY}").stdout
+    refused(engramma(f"{line} --threshold 0"), "own: .* range is 100 to 200, the threshold 0, 100% of pixels")
+
+
 def test_fork_from_the_command_line(here: Path) -> None:
     assert engramma(f"run {TINY} --tasks 3 --seeds 2 --keep-checkpoints").exit_code == 0
     parent = Store(here / "runs").names()[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,7 +57,7 @@ def build(
     else:
         keys = ("tasks", "items", "test_share", "fraction", "angle", "task_id", "threshold", "binary")
         chosen = {k: getattr(first, k) for k in keys}
-        dataset = _dataset(first.data, str(data_dir) if data_dir else None)
+        dataset = datasets.kept(first.data, data_dir)
         stream = ClassStream(dataset, replicas, first.stream, **chosen, kernel=arithmetic, **place)
     form = INTERACTIONS[first.interaction]
     leak = {"leak": first.leak} if form is LeakyRectifiedPolynomial else {}
@@ -105,11 +104,6 @@ def build(
 def _each(experiments: Sequence[Experiment], key: str) -> Any:
     values = tuple(getattr(e, key) for e in experiments)
     return values[0] if len(set(values)) == 1 else values
-
-
-@functools.lru_cache(maxsize=2)
-def _dataset(name: str, data_dir: str | None) -> datasets.Dataset:
-    return datasets.load(name, data_dir)
 
 
 def _states(path: str) -> np.ndarray:

@@ -61,7 +61,7 @@ class Experiment(BaseModel):
     angle: float = setting(15.0, "Tasks", "degrees from one rotated task to the next")
     task_id: bool = setting(True, "Tasks", "neurons that say which task an item is of")
     threshold: Annotated[float | None, Optional] = setting(
-        None, "Tasks", "a pixel above it is on; none: the data set's own"
+        None, "Tasks", "a pixel above it is on; none: the data set's own, the middle of the range of yours"
     )
     binary: bool = setting(True, "Tasks", "pixels -1 or +1, or scaled between them")
     flips: int = setting(5, "Tasks", "states: neurons turned over in a probe", ge=0)

@@ -31,9 +31,9 @@ def sizes(e: Experiment) -> tuple[int, int, int]:
 
 
 def _own(path: str) -> tuple[int, int]:
-    from engramma.datasets import load
+    from engramma.datasets import kept
 
-    dataset = load(path)
+    dataset = kept(path)
     return dataset.x.shape[1], dataset.classes
 
 

@@ -281,7 +281,7 @@ def test_whole_numbers_are_split_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("x", "settings", "says"),
     [
-        (np.linspace(100, 200, 60), {"threshold": 0}, "0 of 20 .* range is 100 to 200, the threshold 0, 100%"),
+        (np.linspace(1, 2, 60), {"threshold": 0}, "0 of 20 .* range is 1 to 2, the threshold 0, 100%"),
         (np.linspace(0, 1, 60), {"threshold": 7}, "range is 0 to 1, the threshold 7, 0%"),
         (np.full(60, 3.0), {}, "range is 3 to 3, the threshold 3, 0%"),
         (np.full(60, 3.0), {"binary": False}, "range is 3 to 3"),

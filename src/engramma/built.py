@@ -54,6 +54,13 @@ def build(
         keys = {k: getattr(first, k) for k in ("tasks", "items", "size", "flips")}
         states = None if first.data == "states" else _states(first.data)
         stream = StateStream(replicas, states=states, kernel=arithmetic, **keys, **place)
+        found, told = ((s.tasks, s.items, s.size) for s in (stream, first))
+        if found != told:
+            raise datasets.DataError(
+                "tasks, items and size must be {}, {} and {}, as in {}, not {}, {} and {}".format(
+                    *found, first.data, *told
+                )
+            )
     else:
         keys = ("tasks", "items", "test_share", "fraction", "angle", "task_id", "threshold", "binary")
         chosen = {k: getattr(first, k) for k in keys}
@@ -108,7 +115,7 @@ def _each(experiments: Sequence[Experiment], key: str) -> Any:
 
 def _states(path: str) -> np.ndarray:
     try:
-        with np.load(path, allow_pickle=False) as found:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as found:
             return found["states"]
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except Exception as error:  # numpy raises many kinds for a damaged or pickled archive
         raise datasets.DataError(f"{path}: not an .npz with an array `states` ({error})") from None

@@ -1,4 +1,4 @@
-"""Where machine code is kept when neither the package nor the user's home can be written, as in a container."""
+"""Where machine code is kept if neither the package nor the user's home can be written, as in a container."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Method:
     def rehearsed(
         cls, settings: dict[str, Any], strength: float | None, items: int, task: int
     ) -> tuple[float, float]:
-        """Of earlier tasks, of `items` items each: (trained on in an epoch of `task`, looked at in a step)."""
+        """Of earlier tasks of `items` items each: (trained on in an epoch of `task`, looked at in a step)."""
         del settings, strength
         every = items * task
         return (0 if _same(cls, "rehearse") else every), (0 if _same(cls, "steer") else every)

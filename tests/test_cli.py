@@ -18,8 +18,10 @@ import torch
 from typer.testing import CliRunner, Result
 
 from engramma.cli import app
-from engramma.experiment import Experiment
+from engramma.cli.options import given
+from engramma.experiment import Experiment, read
 from engramma.paper import studies
+from engramma.runs import study
 from engramma.store.records import Store
 from engramma.streams.datasets import MNIST
 
@@ -57,8 +59,8 @@ def command(*arguments: str) -> list[str]:
     ("line", "says"),
     [
         ("--items -5", "items must be greater than or equal to 1, not -5"),
-        ("--vertex 0", "vertex must be greater than 0, not 0"),
-        ("--vertex -2", "vertex must be greater than 0"),
+        ("--vertex 0", "vertex must be greater than or equal to 0.000001, not 0"),
+        ("--vertex -2", "vertex must be greater than or equal to"),
         ("--vertex two", "vertex must be a valid number, not 'two'"),
         ("--items 5000", "items must be at most 1797, what digits has"),
         ("--method sleep", "method must be one of vanilla, .* or package.module:Class, not 'sleep'"),
@@ -81,6 +83,75 @@ def command(*arguments: str) -> list[str]:
 def test_run_says_what_is_wrong_and_writes_nothing(line: str, says: str, here: Path) -> None:
     refused(engramma(f"run {TINY} {line}"), says)
     assert not list(here.iterdir())
+
+
+EXTREMES = [
+    "0", "-0.0", "-1", "1e308", "-1e308", "5e-324", "nan", "inf", "-inf", "1e400", "9" * 401, "-" + "9" * 401,
+    "9" * 5000, str(2**63), str(2**64), "1_0", "\u0661\u0662", "true", "[1]", "''", "1979-05-27",
+]  # fmt: skip
+NUMBERS = {k: str(f.annotation) for k, f in Experiment.model_fields.items() if k not in ("settings", "fork")}
+
+
+@pytest.mark.parametrize("name", [k for k, kind in NUMBERS.items() if "int" in kind or "float" in kind])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_any_number_runs_or_is_refused_in_one_line(name: str, dtype: str, tmp_path: Path) -> None:
+    """Whatever is written there; and what is taken can be computed with."""
+    states = {"stream": "states", "size": 6, "items": 3, "flips": 1}
+    own = {"strength": {"method": "ewc"}, "angle": {"stream": "rotated"}, "size": states, "flips": states}
+    small = {"data": "digits", "items": 10, "tasks": 2, "memories": 2, "epochs": 1, "dtype": dtype}
+    if own.get(name) is states:
+        small |= {"data": "states"}
+    refusals = []
+    for text in EXTREMES:
+        try:
+            told = given({name: text})
+            study.run([read(small, own.get(name, {}), told)], Store(tmp_path), kernel="reference")
+        except ValueError as error:
+            refusals.append(str(error))
+    for said in refusals:
+        assert re.match(rf"({name}|items) must|digits: only \d+ of 1797 items differ", said)
+        assert len(said) < 200
+        assert "\n" not in said
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("run --seeds 99999999999999999999999", "seeds must be how many .1 to 1,000,000. or a list"),
+        (f"run --seeds {'9' * 5000}", "seeds must be how many"),
+        (f"run --seeds 0,{2**64}", "seed must be less than 9223372036854775808"),
+        (f"run --method ewc --strengths 1,{'9' * 401}", "strengths must be numbers such as"),
+        (f"run --method ewc --strength {'9' * 401}", "strength must be"),
+        (f"run --method rehearsal --set capacity={'9' * 401}", "capacity must be between -1e.30 and 1e.30"),
+        (f"run --method si --set damping={10**300}", "damping must be between"),
+        ("tune --method ewc --vertices 1e308", "vertex must be less than or equal to 1000000"),
+        (f"tune --method ewc --vertices {'9' * 401}", "vertices must be numbers such as"),
+        ("tune --method ewc --range 1,1e308", "range must be two numbers above 0, to 1e.30"),
+        (f"tune --method ewc --seeds {2**63}", "seeds must be how many"),
+        (f"reproduce table2 --seeds {2**64}", "seeds must be how many"),
+        (f"reproduce table2 --vertices {'9' * 401}", "vertices must be numbers such as"),
+        (
+            "reproduce table2 --with final_temperature=5e-324",
+            "final_temperature must be greater than",
+        ),
+    ],
+    ids=lambda text: text[:50],
+)
+def test_numbers_out_of_all_bounds(line: str, says: str) -> None:
+    result = engramma(line + " --device cpu")
+    refused(result, says)
+    assert len(result.stderr) < 300
+
+
+@pytest.mark.parametrize("content", [b"nothing", b"PK\x03\x04nothing", b""])
+def test_states_that_are_damaged_or_of_another_size(content: bytes, here: Path) -> None:
+    (here / "junk.npz").write_bytes(content)
+    line = "run --data junk.npz --stream states --memories 4 --epochs 1 --device cpu"
+    refused(engramma(line), "junk.npz: not an .npz with an array `states`")
+    np.savez(here / "junk.npz", states=np.ones((3, 2, 5)))
+    refused(engramma(line), "tasks, items and size must be 3, 2 and 5, as .*, not 2, 10 and 100")
+    assert engramma(line + " --tasks 3 --items 2 --size 5 --flips 1").exit_code == 0
 
 
 @pytest.mark.usefixtures("here")
@@ -184,6 +255,19 @@ def test_every_setting_has_an_option(here: Path) -> None:
             assert f"--{name.replace('_', '-')}" in help_text
             assert field.description
     assert max(map(len, help_text.splitlines())) <= 80
+
+
+def test_the_threshold_of_own_data_is_said_once(here: Path) -> None:
+    x = np.random.default_rng(0).integers(100, 201, (40, 3, 3)).astype(np.uint8)
+    x[0, 0] = (100, 150, 200)
+    np.savez(here / "own.npz", x=x, y=np.arange(40) % 2)
+    line = f"run {TINY.replace('digits', 'own.npz')} --seeds 2"
+    result = engramma(line)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("own.npz: a pixel above 150 is on, the middle of 100 to 200") == 1
+    for other in (f"{line} --threshold 140", f"{line} --no-binary", f"run {TINY}"):
+        assert "middle of" not in engramma(other).stdout
+    refused(engramma(f"{line} --threshold 0"), "own: .* range is 100 to 200, the threshold 0, 100% of pixels")
 
 
 def test_fork_from_the_command_line(here: Path) -> None:

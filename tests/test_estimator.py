@@ -68,6 +68,18 @@ def test_any_kind_of_label(iris: tuple[np.ndarray, np.ndarray], labels: np.ndarr
     np.testing.assert_array_equal(model.predict(x), labels[quick(epochs=10).fit(x, y).predict(x)])
 
 
+def test_features_all_above_nothing_are_told_apart(iris: tuple[np.ndarray, np.ndarray]) -> None:
+    """The threshold is the middle of the first task's range unless one is given; one that makes all items
+    the same is refused."""
+    x, y = iris[0] + 100, iris[1]
+    model = quick(features="binary").fit(x, y)
+    assert model.threshold_ == pytest.approx((x.min() + x.max()) / 2)
+    assert model.score(x, y) > 0.6
+    assert quick(features="binary", threshold=104).fit(x, y).threshold_ == 104
+    with pytest.raises(ValueError, match=r"range is 100\.1 to 107\.9, the threshold 0, 100% of"):
+        quick(features="binary", threshold=0).fit(x, y)
+
+
 @pytest.mark.parametrize("classes", [1, 2, 3])
 def test_any_number_of_classes(iris: tuple[np.ndarray, np.ndarray], classes: int) -> None:
     x, y = iris[0][iris[1] < classes], iris[1][iris[1] < classes]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 from kernel_cases import case, check
 
+import engramma
 from engramma.experiment import read
 from engramma.interactions import LeakyRectifiedPolynomial, RectifiedPolynomial
 from engramma.kernels import kernel_for, reference
@@ -170,3 +173,40 @@ def test_threads_of_openmp_sleep_unless_told_otherwise(given: str | None, found:
     run = [sys.executable, "-c", "import os, engramma; print(os.environ['OMP_WAIT_POLICY'])"]
     env |= {} if given is None else {"OMP_WAIT_POLICY": given}
     assert subprocess.run(run, env=env, capture_output=True, text=True, check=True).stdout.strip() == found
+
+
+COMPILED = """
+import numpy
+from engramma.kernels.numba import loops as numba_loops, signs as numba_signs
+assert len(numba_signs._scratch(5, numpy.zeros(1))) >= 5
+print(numba_loops.__file__, numba_loops.LOOP["cache"], numba_signs._scratch.stats.cache_path, sep="\\n")
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="users are told apart by number")
+@pytest.mark.parametrize("foreign", [False, True])
+def test_an_installation_that_cannot_be_written(foreign: bool, tmp_path: Path) -> None:
+    """Machine code is kept in a temporary folder, or nowhere if others can write to that. Not even root
+    can make a folder in a file, nor a home in a device."""
+    package, temporary = tmp_path / "package", tmp_path / "temporary"
+    shutil.copytree(Path(engramma.__file__).parent, package / "engramma", ignore=lambda *_: ["__pycache__"])
+    (package / "engramma" / "kernels" / "__pycache__").write_text("")
+    temporary.mkdir()
+    own = temporary / f"engramma-{os.getuid()}"
+    if foreign:
+        own.mkdir()
+        own.chmod(0o777)
+    gone = ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")
+    place = {"HOME": "/dev/null/home", "TMPDIR": str(temporary), "PYTHONPATH": str(package)}
+    told = subprocess.run(
+        [sys.executable, "-c", COMPILED],
+        env={**{k: v for k, v in os.environ.items() if k not in gone}, **place},
+        capture_output=True,
+        text=True,
+    )
+    assert told.returncode == 0, told.stderr
+    where, kept, cache = told.stdout.splitlines()
+    assert Path(where).is_relative_to(package)
+    assert kept == str(not foreign)
+    assert cache.startswith(str(own)) != foreign
+    assert bool(list(own.rglob("*.nbi"))) != foreign

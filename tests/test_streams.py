@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import os
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser
 from engramma.replicas import Replicas, generator
 from engramma.streams import KINDS, ClassStream, StateStream, partial_permutation, rotate
-from engramma.streams.datasets import MNIST, DataError, Dataset, digits, from_arrays, load, mnist
+from engramma.streams.datasets import MNIST, DataError, Dataset, digits, from_arrays, kept, load, mnist
 from engramma.train import train
 
 DIGITS = digits()
@@ -247,6 +248,69 @@ def test_own_arrays() -> None:
     assert found.y.tolist() == [1, 0] * 10
     assert found.x.shape == (20, 12)
     assert ClassStream(found, Replicas((0,)), items=20, tasks=2)[1].train.probe.shape == (1, 16, 16)
+
+
+@pytest.mark.parametrize(
+    ("x", "threshold"),
+    [
+        (np.array([[0.0, 1], [1, 0], [1, 1]]), 0.5),
+        (np.array([[120, 200], [200, 120], [180, 130]], np.uint8), 160),
+        (np.array([[1000.5, 1001], [1001, 1000.5]]), 1000.75),
+        (np.array([[-1e308, 1e308], [1e308, -1e308]]), 0),
+        (np.array([[True, False], [False, True]]), 0.5),
+    ],
+)
+def test_own_data_are_split_in_the_middle_of_their_range(x: np.ndarray, threshold: float) -> None:
+    """Wherever their numbers lie, items do not all become one; and a threshold that is given wins."""
+    y = np.arange(len(x)) % 2
+    found = from_arrays(x, y)
+    assert found.threshold == threshold
+    assert from_arrays(x, y, threshold=3.5).threshold == 3.5
+    task = ClassStream(found, Replicas((0,)), items=len(x), tasks=1, test_share=0.4)[0]
+    shown = torch.cat([task.train.probe, task.test.probe], 1)[0, :, : x.shape[1]]
+    assert len(shown.unique(dim=0)) > 1
+
+
+def test_whole_numbers_are_split_as_they_are() -> None:
+    """Neighbours too far out for single precision."""
+    x = np.array([[2**30, 2**30 + 1], [2**30 + 1, 2**30]] * 10)
+    shown = ClassStream(from_arrays(x, np.arange(20) % 2), Replicas((0,)), items=20, tasks=1)[0].train.probe
+    assert (shown[0, :, :2].sum(1) == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("x", "settings", "says"),
+    [
+        (np.linspace(1, 2, 60), {"threshold": 0}, "0 of 20 .* range is 1 to 2, the threshold 0, 100%"),
+        (np.linspace(0, 1, 60), {"threshold": 7}, "range is 0 to 1, the threshold 7, 0%"),
+        (np.full(60, 3.0), {}, "range is 3 to 3, the threshold 3, 0%"),
+        (np.full(60, 3.0), {"binary": False}, "range is 3 to 3"),
+        (np.full(60, True), {}, "range is 1 to 1"),
+        (np.r_[np.linspace(0, 1, 59), 1e9], {}, "1 of 20 .* range is 0 to 1e.09"),  # an outlier
+    ],
+)
+def test_items_that_are_all_alike_are_refused(x: np.ndarray, settings: dict, says: str) -> None:
+    own = from_arrays(x.reshape(20, 3), np.arange(20) % 2)
+    with pytest.raises(DataError, match=says) as caught:
+        ClassStream(own, Replicas((0,)), items=20, tasks=1, **settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_grey_outliers_and_rare_items_are_not_refused() -> None:
+    x = np.r_[np.linspace(0, 1, 59), 1e9].reshape(20, 3)
+    ClassStream(from_arrays(x, np.arange(20) % 2), Replicas((0,)), items=20, tasks=1, binary=False)
+    x = np.zeros((20, 3))
+    x[:2] = 1
+    ClassStream(from_arrays(x, np.arange(20) % 2), Replicas((0,)), items=20, tasks=1)
+
+
+def test_a_file_that_was_changed_is_read_again(tmp_path: Path) -> None:
+    place, x = tmp_path / "own.npz", np.eye(4)
+    for y in (np.arange(4), np.arange(4) % 2):
+        np.savez(place, x=x, y=y)
+        os.utime(place, ns=(0, int(y.sum())))
+        assert kept(str(place)).classes == len(set(y))
+        assert kept(str(place)) is kept(str(place))
 
 
 @pytest.mark.parametrize("kind", ["?", "u1", "i1", "<u2", ">u2", "i4", "u8", "f2", "f4", ">f8", "g"])

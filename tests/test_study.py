@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +277,71 @@ def test_a_step_over_everything_is_planned_for() -> None:
     assert planning.memory([whole]) > planning.memory([parted])
     once, often = (small(method="gem", strength=1.0, batch_size=b) for b in ("all", 7))
     assert planning.work(once, 1) < planning.work(often, 1)
+
+
+OWN = """
+from engramma.methods import EWC, GEM, Method, Pseudorehearsal
+
+class MyGEM(GEM): ...
+class MyEWC(EWC): ...
+class Both(EWC):  # a penalty that rehearses too
+    def rehearse(self, state, now): return None
+class MyDreams(Pseudorehearsal): ...
+class Nothing(Method): ...
+
+class Small(Method):  # holds on to its last memories, and says that this is all
+    def start(self, theta): return theta
+    @classmethod
+    def state_arrays(cls, tasks): return 1
+    @classmethod
+    def rehearsed(cls, settings, strength, items, task): return 0, 0
+
+class Loose:
+    def start(self, theta): return None
+    def rehearse(self, state, now): return None
+    def steer(self, state, now, theta, grad): return grad
+    def observe(self, state, now, grad, step, move): return state
+    def consolidate(self, state, now, theta): return state
+    def report(self, state): return {}
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    (tmp_path / "own_costs.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield "own_costs"
+    sys.modules.pop("own_costs", None)
+
+
+@pytest.mark.parametrize(
+    ("known", "its"),
+    [("gem", "MyGEM"), ("ewc", "MyEWC"), ("pseudorehearsal", "MyDreams"), ("vanilla", "Nothing")],
+)
+def test_a_class_of_ones_own_needs_what_its_base_needs(known: str, its: str, own: str) -> None:
+    given = {} if known == "vanilla" else {"strength": 0.5}
+    base, mine = small(method=known, **given), small(method=f"{own}:{its}", **{"strength": None, **given})
+    assert planning.memory([mine]) == planning.memory([base])
+    assert planning.work(mine, 2) == planning.work(base, 2)
+
+
+def test_an_unknown_method_is_thought_to_need_as_much_as_any(own: str) -> None:
+    """Packed too tightly it would run out of memory; a class that says what it needs is believed."""
+    loose = planning.memory([small(method=f"{own}:Loose", strength=None)])
+    whole = dict.fromkeys(("rehearsal", "pseudorehearsal", "gem", "agem"), 1.0)
+    for method, strength in {**STRENGTHS, **whole}.items():
+        assert loose >= planning.memory([small(method=method, strength=strength)]), method
+    both, ewc = (small(method=m, strength=1.0) for m in (f"{own}:Both", "ewc"))
+    assert planning.rehearsed(both, 2) == (2 * 48, 0)
+    assert planning.memory([both]) > planning.memory([ewc])
+    vanilla, told = planning.memory([small()]), planning.memory([small(method=f"{own}:Small", strength=None)])
+    assert vanilla < told < loose
+
+
+def test_equal_buffers_are_packed_together() -> None:
+    """A buffer of a fixed size is as large at every proportion; one of a share grows with it."""
+    fixed = [small(method="rehearsal", strength=g, settings={"capacity": 9}) for g in (0.1, 0.5)]
+    assert len(planning.plan(fixed, "cpu", 1 << 40)) == 1
 
 
 def test_seed_major_keeps_seeds_together() -> None:

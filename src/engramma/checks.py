@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from engramma.methods import Method
 
 HOOKS = ("start", "rehearse", "steer", "observe", "consolidate", "report")
+LARGE = 1e30  # single precision holds it
 
 
 def explain(error: ValidationError, known: Sequence[str] = ()) -> str:
@@ -31,9 +32,17 @@ def explain(error: ValidationError, known: Sequence[str] = ()) -> str:
             lines.append(fault["msg"].removeprefix("Value error, "))
         else:
             allowed = fault["msg"].replace("Input should be", "must be").replace("integer", "whole number")
-            given = repr(fault["input"])
-            lines.append(f"{place} {allowed}, not {given if len(given) < 60 else given[:57] + '...'}")
+            lines.append(f"{place} {allowed}, not {shown(fault['input'])}")
     return "; ".join(lines).replace("\n", " ")
+
+
+def shown(given: Any) -> str:
+    """What was given, as far as it fits a line."""
+    try:
+        text = repr(given)
+    except ValueError:  # a whole number of thousands of digits
+        text = "a number of thousands of digits"
+    return text if len(text) < 60 else text[:57] + "..."
 
 
 def method_class(name: str) -> type[Method]:
@@ -91,6 +100,9 @@ def complete(
     except (TypeError, ValueError) as error:  # not what JSON, and so a record, can hold
         raise ValueError(f"settings must be numbers, texts, booleans and lists of them ({error})") from None
     values = {k: getattr(made, k) for k in known}
+    for name, value in values.items():
+        if isinstance(value, int | float) and abs(value) > LARGE:
+            raise ValueError(f"{name} must be between {-LARGE:g} and {LARGE:g}, not {shown(value)}")
     later = getattr(cls, "later", {})
     told = {k: v for k, v in values.items() if k != key and (k not in later or v != later[k])}
     return told, (float(values[key]) if key else None)

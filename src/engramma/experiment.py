@@ -22,12 +22,14 @@ from pydantic import (
     model_validator,
 )
 
-from engramma.checks import complete, explain, method_class
+from engramma.checks import LARGE, complete, explain, method_class, shown
 
 VARYING = ("seed", "strength", "learning_rate", "initial_temperature", "final_temperature")
 # Settings younger than records, and what those without them had: said where they differ, so that names last.
 LATER = {"normalise": "velocity", "recall_leak": None, "loss": "squared"}
 STATES = {"data": "states", "tasks": 2, "items": 10}  # of a stream of states, where nothing is said
+
+HEAT = {"ge": 1e-6, "le": 1e6}  # wide apart as they may be, what lies between two is never rounded to 0
 
 # TOML has no null: "none" stands for it.
 Optional = BeforeValidator(lambda value: None if value == "none" else value)
@@ -38,7 +40,7 @@ def _batch(value: Any) -> Any:
         return None
     if value == "all" or (type(value) is int and value >= 1):
         return value
-    raise ValueError(f"batch_size must be a whole number of 1 or more, all, or none, not {value!r}")
+    raise ValueError(f"batch_size must be a whole number of 1 or more, all, or none, not {shown(value)}")
 
 
 def _temperatures(cls: Any, given: dict[str, Any]) -> dict[str, float]:
@@ -71,32 +73,36 @@ class Experiment(BaseModel):
         "permuted", "Tasks", "how tasks are made of the data"
     )
     tasks: int = setting(5, "Tasks", "how many, one after another", ge=1, le=1000)
-    items: int = setting(10_000, "Tasks", "items a task, training and test", ge=1)
+    items: int = setting(10_000, "Tasks", "items a task, training and test", ge=1, lt=2**31)
     test_share: float = setting(0.2, "Tasks", "share of the items set aside for testing", gt=0, lt=1)
     fraction: float = setting(1.0, "Tasks", "share of the pixels that a permutation moves", ge=0, le=1)
     angle: float = setting(15.0, "Tasks", "degrees from one rotated task to the next")
     task_id: bool = setting(True, "Tasks", "neurons that say which task an item is of")
     threshold: Annotated[float | None, Optional] = setting(
-        None, "Tasks", "a pixel above it is on; none: the data set's own"
+        None, "Tasks", "a pixel above it is on; none: the data set's own, the middle of the range of yours"
     )
     binary: bool = setting(True, "Tasks", "pixels -1 or +1, or scaled between them")
-    flips: int = setting(5, "Tasks", "states: neurons turned over in a probe", ge=0)
-    size: int = setting(100, "Tasks", "states: neurons", ge=1)
+    flips: int = setting(5, "Tasks", "states: neurons turned over in a probe", ge=0, le=1_000_000)
+    size: int = setting(100, "Tasks", "states: neurons", ge=1, le=1_000_000)
 
-    vertex: float = setting(2.0, "Network", "n of the interaction function", gt=0)
+    vertex: float = setting(2.0, "Network", "n of the interaction function", ge=1e-6, le=1e6)
     interaction: Literal["leaky", "rectified", "polynomial"] = setting(
         "leaky", "Network", "x^n where x > 0; elsewhere a leak, 0, or x^n"
     )
-    leak: float = setting(0.01, "Network", "slope of the leaky interaction below 0")
+    leak: float = setting(0.01, "Network", "slope of the leaky interaction below 0", ge=-LARGE, le=LARGE)
     recall_leak: Annotated[float | None, Optional] = setting(
-        None, "Network", "that slope when items are tested and probes relax; none: as when it learns"
+        None,
+        "Network",
+        "that slope when items are tested and probes relax; none: as when it learns",
+        ge=-LARGE,
+        le=LARGE,
     )
-    memories: int = setting(512, "Network", "how many", ge=1)
-    spread: float = setting(0.1, "Network", "standard deviation of the initial memories", gt=0)
+    memories: int = setting(512, "Network", "how many", ge=1, le=1_000_000)
+    spread: float = setting(0.1, "Network", "standard deviation of the initial memories", gt=0, le=LARGE)
     loss: Literal["squared", "logistic"] = setting(
         "squared", "Network", "(t - tanh o)^(2m), or the cross entropy log(1 + exp(-2 t o))"
     )
-    exponent: int = setting(1, "Network", "m of the squared loss", ge=1)
+    exponent: int = setting(1, "Network", "m of the squared loss", ge=1, le=1000)
     autoassociative: bool = setting(
         False, "Network", "every neuron is learned; so it is for states, only there"
     )
@@ -106,21 +112,21 @@ class Experiment(BaseModel):
     )
     settings: dict[str, Any] = setting({}, "Method", "the method's other settings")
     strength: Annotated[float | None, Optional] = setting(
-        None, "Method", "its lambda or its proportion", ge=0
+        None, "Method", "its lambda or its proportion", ge=0, le=LARGE
     )
 
-    learning_rate: float = setting(0.1, "Training", "at the start of each task", gt=0)
+    learning_rate: float = setting(0.1, "Training", "at the start of each task", gt=0, le=LARGE)
     decay: float = setting(0.999, "Training", "of the learning rate, each epoch", gt=0, le=1)
     momentum: float = setting(0.6, "Training", "share of the last step kept", ge=0, lt=1)
-    initial_temperature: float = setting(0.875, "Training", "1/beta at the start of each task", gt=0)
-    final_temperature: float = setting(0.875, "Training", "1/beta at its end", gt=0)
-    epochs: int = setting(500, "Training", "of each task", ge=1)
+    initial_temperature: float = setting(0.875, "Training", "1/beta at the start of each task", **HEAT)
+    final_temperature: float = setting(0.875, "Training", "1/beta at its end", **HEAT)
+    epochs: int = setting(500, "Training", "of each task", ge=1, le=1_000_000_000)
     batch_size: Annotated[int | str | None, BeforeValidator(_batch)] = setting(
         "all", "Training", "items a step; all, rehearsed ones too; none: as many as a task has"
     )
     cut: Literal["full", "even"] = setting("full", "Training", "fill every batch but the last, or all alike")
     clamp: Annotated[float | None, Optional] = setting(
-        1.0, "Training", "largest weight but of class neurons; none: no limit", gt=0
+        1.0, "Training", "largest weight but of class neurons; none: no limit", gt=0, le=LARGE
     )
     restart: bool = setting(True, "Training", "the learning rate starts afresh with each task")
     normalise: Literal["mean", "velocity", "gradient", "both"] = setting(

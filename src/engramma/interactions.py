@@ -32,8 +32,9 @@ class Interaction:
     n: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.n < float("inf"):
-            raise ValueError(f"vertex must be a number above 0, not {self.n}")
+        # Below, n - 1 is -1 by rounding; above, no power of a score is a number worth having.
+        if not 1e-6 <= self.n <= 1e6:
+            raise ValueError(f"vertex must be a number above 0, from 1e-06 to 1e+06, not {self.n}")
 
     def value(self, x: Tensor) -> Tensor:
         raise NotImplementedError

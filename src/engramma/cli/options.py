@@ -5,13 +5,16 @@ from __future__ import annotations
 import inspect
 import tomllib
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Literal, Optional, get_args, get_origin, get_type_hints
 
 import typer
 
+from engramma.checks import shown
 from engramma.experiment import Experiment
 
+MOST = 1_000_000  # seeds that are asked for by their number
 APART = ("seed", "settings", "autoassociative", "fork")  # options of their own, or none
 
 
@@ -67,7 +70,7 @@ def literal(text: Any) -> Any:
     """A number, a boolean or a list as TOML writes it; anything else is a text."""
     try:
         return tomllib.loads(f"value = {text}")["value"] if isinstance(text, str) else text
-    except tomllib.TOMLDecodeError:
+    except ValueError:  # not TOML, or a number of thousands of digits
         return text
 
 
@@ -84,16 +87,19 @@ def counted(text: Any, name: str = "seeds") -> list[int]:
     """3 is 0, 1, 2; a list, or 0,1,2, is what it says."""
     listed = isinstance(text, str) and "," in text
     value = literal(f"[{text}]") if listed else literal(text)
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+    if type(value) is int and 1 <= value <= MOST:
         return list(range(value))
     if isinstance(value, list) and value and all(type(v) is int and v >= 0 for v in value):
         return list(dict.fromkeys(value))
-    raise ValueError(f"{name} must be how many (1 or more) or a list of them such as 0,1,2, not {text!r}")
+    raise ValueError(
+        f"{name} must be how many (1 to {MOST:,}) or a list of them such as 0,1,2, not {shown(text)}"
+    )
 
 
 def numbers(text: Any, name: str) -> list[float]:
     value = literal(f"[{text}]") if isinstance(text, str) else text
     value = value if isinstance(value, list) else [value]
-    if not value or not all(type(v) in (int, float) for v in value):
-        raise ValueError(f"{name} must be numbers such as 0.1,1,10, not {text!r}")
-    return [float(v) for v in value]
+    with suppress(OverflowError):  # a whole number of hundreds of digits
+        if value and all(type(v) in (int, float) for v in value):
+            return [float(v) for v in value]
+    raise ValueError(f"{name} must be numbers such as 0.1,1,10, not {shown(text)}")

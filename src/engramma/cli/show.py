@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from engramma.experiment import Experiment
     from engramma.paper.studies import Run
     from engramma.runs.study import Outcome, Work
     from engramma.store.records import Record
@@ -26,6 +28,21 @@ def outcome(found: Outcome, store: Path) -> None:
     """How many runs were trained, and where they are."""
     trained = "1 run" if found.ran == 1 else f"{found.ran} runs"
     out.print(f"{trained} trained, {found.found} found; records in {store}", soft_wrap=True)
+
+
+def thresholds(experiments: Sequence[Experiment]) -> None:
+    """What was chosen for data of the user's own, where it was left to us."""
+    from engramma.streams.datasets import kept
+
+    chosen = {e.data for e in experiments if e.binary and e.threshold is None and e.stream != "states"}
+    for path in sorted(filter(os.path.isfile, chosen)):
+        own = kept(path)
+        low, high = float(own.x.min()), float(own.x.max())
+        out.print(
+            f"{path}: a pixel above {own.threshold:g} is on, the middle of {low:g} to {high:g} "
+            "(--threshold sets another)",
+            markup=False, soft_wrap=True,
+        )  # fmt: skip
 
 
 class Log(logging.Handler):

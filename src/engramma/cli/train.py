@@ -174,6 +174,7 @@ def run(
         varied = [{**v, "seed": s} for v in varied for s in counted(asked_seeds)]
     experiments = [read(b, told, v) for b in bases for v in varied]
     keep = {"keep_memories": keep_memories, "keep_checkpoints": keep_checkpoints, "curve_every": curve_every}
+    show.thresholds(experiments)
     with joined(cluster, device) as client:
         outcome = carry_out(
             experiments, store, device, watch, tensorboard, processes,

@@ -34,8 +34,8 @@ def tune(
     ] = "2,5,10,20",
     trials: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(help="Trials a vertex and method.", metavar="N", min=1, rich_help_panel=HOW,
-                     show_default="100; 11 proportions"),
+        typer.Option(help="Trials a vertex and method.", metavar="N", min=1, max=1_000_000,
+                     rich_help_panel=HOW, show_default="100; 11 proportions"),
     ] = None,
     seeds: Annotated[
         str,

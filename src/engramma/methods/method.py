@@ -55,6 +55,25 @@ class Method:
         del settings, tasks
         return memories, memories
 
+    # What it costs, asked of the class before anything is built. A hook that is not its own costs nothing;
+    # of one that is, the most is thought that it may well do: a method that needs less can say so, and one
+    # that holds more than the method it is made of should.
+
+    @classmethod
+    def rehearsed(
+        cls, settings: dict[str, Any], strength: float | None, items: int, task: int
+    ) -> tuple[float, float]:
+        """Of earlier tasks of `items` items each: (trained on in an epoch of `task`, looked at in a step)."""
+        del settings, strength
+        every = items * task
+        return (0 if _same(cls, "rehearse") else every), (0 if _same(cls, "steer") else every)
+
+    @classmethod
+    def state_arrays(cls, tasks: int) -> int:
+        """How many arrays of the size of the memories it holds on to or makes in a step."""
+        hooks = ("start", "steer", "observe", "consolidate")
+        return 0 if all(_same(cls, hook) for hook in hooks) else 6 + 4 * (tasks - 1)
+
     def start(self, theta: Tensor) -> Any:
         """State before the first task."""
         del theta
@@ -94,6 +113,11 @@ class Method:
         """What the user may want to know of the state: plain numbers, and lists with one entry a replica."""
         del state
         return {}
+
+
+def _same(cls: type, hook: str) -> bool:
+    """Whether a class leaves a hook as `Method` has it."""
+    return getattr(cls, hook) is getattr(Method, hook)
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,16 @@ class Penalty(Method):
         if not 0 <= self.decay <= 1:
             raise ValueError(f"decay must be between 0 and 1, not {self.decay}")
 
+    @classmethod
+    def rehearsed(
+        cls, settings: dict[str, Any], strength: float | None, items: int, task: int
+    ) -> tuple[float, float]:
+        return super().rehearsed(settings, strength, items, task)[0], 0.0  # it looks at its state alone
+
+    @classmethod
+    def state_arrays(cls, tasks: int) -> int:
+        return 6
+
     @abstractmethod
     def importance(self, state: Anchored, now: Now, theta: Tensor) -> Tensor:
         """(R,M,N): omega of the task just learned."""

@@ -60,6 +60,16 @@ class Projection(Method):
         ):
             raise ValueError(f"sample must be a number of items or a share below 1, not {self.sample}")
 
+    @classmethod
+    def rehearsed(
+        cls, settings: dict[str, Any], strength: float | None, items: int, task: int
+    ) -> tuple[float, float]:
+        return super().rehearsed(settings, strength, items, task)[0], (strength or 0) * items * task
+
+    @classmethod
+    def state_arrays(cls, tasks: int) -> int:
+        return 4 * max(1, tasks - 1)  # two gradients an earlier task, in float64
+
     @abstractmethod
     def references(self, buffer: list[Items], now: Now, theta: Tensor) -> Tensor:
         """(R,K,M,N): gradients that the step must not point against."""
@@ -138,6 +148,10 @@ class AGEM(Projection):
     """Averaged GEM: a single constraint, the gradient over all buffers (Chaudhry et al. 2019)."""
 
     later: ClassVar[dict[str, Any]] = {**Projection.later, "margin": 0.0}
+
+    @classmethod
+    def state_arrays(cls, tasks: int) -> int:
+        return 4  # however many tasks there were, one gradient over them
 
     def references(self, buffer: list[Items], now: Now, theta: Tensor) -> Tensor:
         joined = buffer[0] if len(buffer) == 1 else Items.join(*buffer)

@@ -41,6 +41,20 @@ class Replay(Method):
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
 
+    @classmethod
+    def rehearsed(
+        cls, settings: dict[str, Any], strength: float | None, items: int, task: int
+    ) -> tuple[float, float]:
+        kept = settings.get("capacity") if task else 0
+        count = kept if kept is not None else (strength or 0) * items * task
+        sweep = settings.get("sweep")
+        guarded = super().rehearsed(settings, strength, items, task)[1]
+        return (min(count, sweep) if sweep else count), guarded
+
+    @classmethod
+    def state_arrays(cls, tasks: int) -> int:
+        return 0  # the buffer is items
+
     @abstractmethod
     def keep(self, now: Now, theta: Tensor, count: int) -> tuple[Items, Tensor]:
         """`count` items that stand for the task just learned, and facts (R, ...) about them."""

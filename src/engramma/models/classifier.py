@@ -19,6 +19,7 @@ from engramma.network import DenseMemory, Items
 from engramma.optimiser import Optimiser
 from engramma.replicas import Replicas
 from engramma.streams import Stream, Task
+from engramma.streams.datasets import check_apart, middle
 from engramma.train import train
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -39,7 +40,8 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
     ----------
     vertex : the interaction vertex n.
     memories : how many memories there are.
-    features, threshold, centre : how a row of X becomes a state, see above.
+    features, threshold, centre : how a row of X becomes a state, see above. `threshold` None: the middle of
+        the range of the first task.
     method : a name in `engramma.methods.METHODS`, or a method with settings of its own.
     strength : the method's lambda, or the proportion of items it keeps; None for the method's default.
     interaction : "leaky", "rectified" or "polynomial".
@@ -55,7 +57,8 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ (K,) : labels. memories_ (memories, features + K) : what was learned.
-    tasks_ : number of tasks learned. n_features_in_ : number of features.
+    tasks_ : number of tasks learned. n_features_in_ : number of features. threshold_ : above which a binary
+        feature is on.
 
     Examples
     --------
@@ -73,7 +76,7 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
         *,
         memories: int = 256,
         features: str = "scaled",
-        threshold: float = 0.0,
+        threshold: float | None = None,
         centre: bool = True,
         method: str | Method = "vanilla",
         strength: float | None = None,
@@ -178,6 +181,9 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
     def _begin(self, X: np.ndarray, y: np.ndarray, classes: Any) -> Replicas:
         self.classes_ = np.unique(y if classes is None else column_or_1d(classes))
         self.tasks_ = 0
+        self.threshold_ = middle(X) if self.threshold is None else float(self.threshold)
+        if self.features == "binary":
+            check_apart("X", X, self.threshold_)
         x = self._raw(X)
         self._mean = x.mean(0) if self.centre else np.zeros(x.shape[1])
         deviation = np.abs(x - self._mean).max(0)
@@ -190,7 +196,7 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
         return replicas
 
     def _raw(self, x: np.ndarray) -> np.ndarray:
-        return np.where(x > self.threshold, 1.0, -1.0) if self.features == "binary" else x
+        return np.where(x > self.threshold_, 1.0, -1.0) if self.features == "binary" else x
 
     def _probe(self, X: np.ndarray, dtype: torch.dtype, network: DenseMemory) -> Tensor:
         """(1,B,N): features, then class neurons at -1. Beyond what was seen, a feature stays at its end."""

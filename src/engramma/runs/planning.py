@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from engramma.checks import method_class
 from engramma.experiment import Experiment
-from engramma.methods import Penalty, Projection, Replay
+from engramma.methods import Method
 from engramma.runs.pack import seed_major
 
 SHARE = 0.8  # of the device's free memory
@@ -29,23 +31,21 @@ def sizes(e: Experiment) -> tuple[int, int, int]:
 
 
 def _own(path: str) -> tuple[int, int]:
-    from engramma.streams.datasets import load
+    from engramma.streams.datasets import kept
 
-    dataset = load(path)
+    dataset = kept(path)
     return dataset.x.shape[1], dataset.classes
 
 
 def rehearsed(e: Experiment, task: int) -> tuple[float, float]:
-    """Items beside the task's own in an epoch of `task`: (trained on, compared with by GEM and A-GEM)."""
-    cls, items = method_class(e.method), sizes(e)[2]
-    if issubclass(cls, Replay):
-        kept = e.settings.get("capacity") if task else 0
-        count = kept if kept is not None else (e.strength or 0) * items * task
-        sweep = e.settings.get("sweep")
-        return (min(count, sweep) if sweep else count), 0.0
-    if issubclass(cls, Projection):
-        return 0.0, (e.strength or 0) * items * task
-    return 0.0, 0.0
+    """Items beside the task's own in an epoch of `task`: (trained on, looked at in every step)."""
+    return _ask(e, "rehearsed")(e.settings, e.strength, sizes(e)[2], task)
+
+
+def _ask(e: Experiment, cost: str) -> Callable[..., Any]:
+    """What the method's class says it costs; one that has the hooks alone is judged as `Method` judges."""
+    cls = method_class(e.method)
+    return getattr(cls, cost, None) or partial(getattr(Method, cost).__func__, cls)
 
 
 def _batch(e: Experiment, most: float) -> float:
@@ -71,9 +71,10 @@ def memory(experiments: Sequence[Experiment]) -> int:
 
     With R replicas of S seeds, B items a step, M memories, N neurons, K scored ones and T tasks:
 
-        memories   R M N (8 + state): theta, velocity, gradient, step and their successors; a penalty's
-                   state holds 6 such arrays, GEM 2 (T - 1) gradients in float64, A-GEM 2
-        step       6 R B M: similarities, f and f' of them on and off, what is pulled back
+        memories   R M N (8 + state): theta, velocity, gradient, step and their successors; and the arrays
+                   that the method says it holds
+        step       6 R B M: similarities, f and f' of them on and off, what is pulled back; and the same
+                   for the earlier items that the method looks at in a step
         items      (N + K) of every item: S rows of training items, T test sets and the buffer (R rows
                    where replicas keep different proportions), and a shuffled batch of them
 
@@ -82,20 +83,15 @@ def memory(experiments: Sequence[Experiment]) -> int:
     first, count = experiments[0], len(experiments)
     number = 4 if first.dtype == "float32" else 8
     neurons, scored, items = sizes(first)
-    cls, tasks = method_class(first.method), first.tasks
+    tasks = first.tasks
     extra = max(sum(rehearsed(e, tasks - 1)) for e in experiments)
+    guarded = max(rehearsed(e, tasks - 1)[1] for e in experiments)
     step = _batch(first, items + extra)
     rows = len({e.seed for e in experiments})
     test = first.items - items if first.stream != "states" else items
     kept_rows = rows if len({e.strength for e in experiments}) == 1 else count
-    state, compared = 0, 0.0
-    if issubclass(cls, Penalty):
-        state = 6
-    elif issubclass(cls, Projection):
-        state = 4 * max(1, tasks - 1) if first.method == "gem" else 4
-        compared = 6 * count * extra * first.memories
-    arrays = count * first.memories * neurons * (8 + state)
-    scratch = 6 * count * max(step, test) * first.memories + compared
+    arrays = count * first.memories * neurons * (8 + _ask(first, "state_arrays")(tasks))
+    scratch = 6 * count * (max(step, test) + guarded) * first.memories
     held = (neurons + scored) * (rows * (items + tasks * test) + 2 * kept_rows * (items + extra))
     return int(1.2 * number * (arrays + scratch + held))
 
@@ -142,18 +138,16 @@ def plan(
 def _alike(family: list[Experiment], busy: bool) -> list[list[Experiment]]:
     """Replicas with unequal buffers all wait for the largest: they are kept apart, unless a device
     would be idle anyway."""
-    if not issubclass(method_class(family[0].method), Replay | Projection):
-        return [family]
-    by_strength: dict[float, list[Experiment]] = {}
+    by_buffer: dict[float, list[Experiment]] = {}
     for e in family:
-        by_strength.setdefault(e.strength or 0.0, []).append(e)
+        by_buffer.setdefault(sum(rehearsed(e, e.tasks - 1)), []).append(e)
     groups: list[list[Experiment]] = []
-    for strength in sorted(by_strength):
+    for buffer in sorted(by_buffer):
         fits = busy and groups and len(groups[-1]) * sizes(family[0])[2] < FULL
         if fits:
-            groups[-1] += by_strength[strength]
+            groups[-1] += by_buffer[buffer]
         else:
-            groups.append(list(by_strength[strength]))
+            groups.append(list(by_buffer[buffer]))
     return groups
 
 

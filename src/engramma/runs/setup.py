@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,10 +53,17 @@ def build(
         keys = {k: getattr(first, k) for k in ("tasks", "items", "size", "flips")}
         states = None if first.data == "states" else _states(first.data)
         stream = StateStream(replicas, states=states, kernel=arithmetic, **keys, **place)
+        found, told = ((s.tasks, s.items, s.size) for s in (stream, first))
+        if found != told:
+            raise datasets.DataError(
+                "tasks, items and size must be {}, {} and {}, as in {}, not {}, {} and {}".format(
+                    *found, first.data, *told
+                )
+            )
     else:
         keys = ("tasks", "items", "test_share", "fraction", "angle", "task_id", "threshold", "binary")
         chosen = {k: getattr(first, k) for k in keys}
-        dataset = _dataset(first.data, str(data_dir) if data_dir else None)
+        dataset = datasets.kept(first.data, data_dir)
         stream = ClassStream(dataset, replicas, first.stream, **chosen, kernel=arithmetic, **place)
     form = INTERACTIONS[first.interaction]
     leak = {"leak": first.leak} if form is LeakyRectifiedPolynomial else {}
@@ -107,14 +113,9 @@ def _each(experiments: Sequence[Experiment], key: str) -> Any:
     return values[0] if len(set(values)) == 1 else values
 
 
-@functools.lru_cache(maxsize=2)
-def _dataset(name: str, data_dir: str | None) -> datasets.Dataset:
-    return datasets.load(name, data_dir)
-
-
 def _states(path: str) -> np.ndarray:
     try:
-        with np.load(path, allow_pickle=False) as found:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as found:
             return found["states"]
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except Exception as error:  # numpy raises many kinds for a damaged or pickled archive
         raise datasets.DataError(f"{path}: not an .npz with an array `states` ({error})") from None

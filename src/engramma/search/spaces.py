@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from engramma.checks import method_class
+from engramma.checks import LARGE, method_class
 from engramma.experiment import Experiment
 from engramma.paper import studies
 
@@ -42,9 +42,9 @@ class Search:
             raise ValueError(f"trials must be at least 1, not {self.trials}")
         if not self.seeds:
             raise ValueError("seeds must be at least 1")
-        bound = 1.0 if self.kind == "proportion" else math.inf
+        bound = 1.0 if self.kind == "proportion" else LARGE
         if not (0 <= self.low < self.high <= bound) or (self.kind == "lambda" and self.low == 0):
-            allowed = "between 0 and 1" if self.kind == "proportion" else "above 0"
+            allowed = "between 0 and 1" if self.kind == "proportion" else f"above 0, to {LARGE:g}"
             raise ValueError(
                 f"range must be two numbers {allowed}, the smaller first, not {self.low:g},{self.high:g}"
             )

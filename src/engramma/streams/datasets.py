@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import importlib.util
@@ -58,6 +59,39 @@ def load(name: str, data_dir: str | Path | None = None) -> Dataset:
     raise DataError(f"data must be mnist, digits or the path of an .npz file, not {name!r}")
 
 
+def kept(name: str, data_dir: str | Path | None = None) -> Dataset:
+    """`load`, but read once: a file of the user's own again where it has changed."""
+    stamp = None
+    with suppress(OSError, ValueError):
+        found = os.stat(name)
+        stamp = os.path.abspath(name), found.st_mtime_ns, found.st_size
+    return _kept(name, str(data_dir) if data_dir else None, stamp)
+
+
+@functools.lru_cache(maxsize=2)
+def _kept(name: str, data_dir: str | None, stamp: object) -> Dataset:
+    del stamp
+    return load(name, data_dir)
+
+
+def middle(x: np.ndarray) -> float:
+    """Half way between the least and the greatest number: a threshold that splits data wherever they lie."""
+    return float(x.min()) / 2 + float(x.max()) / 2
+
+
+def check_apart(name: str, x: np.ndarray, threshold: float) -> None:
+    """Items of which all but one in twenty are the same state cannot be learned apart."""
+    on = x > threshold
+    common = on.mean(0) > 0.5  # the only state that most of them can share
+    apart = len(x) - int((on == common).all(1).sum())
+    if len(x) > 1 and 20 * apart <= len(x):
+        raise DataError(
+            f"{name}: only {apart} of {len(x)} items differ from the rest, which are one and the same state; "
+            f"their range is {float(x.min()):g} to {float(x.max()):g}, the threshold {threshold:g}, "
+            f"{on.mean():.0%} of pixels are on"
+        )
+
+
 def digits() -> Dataset:
     """1,797 digits of 8x8 pixels in 17 greys, shipped with scikit-learn: nothing is downloaded."""
     table = _shipped()
@@ -79,8 +113,9 @@ def _shipped() -> np.ndarray:
     return np.column_stack([bunch.data, bunch.target])  # type: ignore[union-attr]
 
 
-def from_arrays(x: np.ndarray, y: np.ndarray, name: str = "own", threshold: float = 0.0) -> Dataset:
-    """The user's own: numbers x (n,P) or (n,H,W), and one label an item, of any kind."""
+def from_arrays(x: np.ndarray, y: np.ndarray, name: str = "own", threshold: float | None = None) -> Dataset:
+    """The user's own: numbers x (n,P) or (n,H,W), and one label an item, of any kind. `threshold` None: the
+    middle of their range."""
     x, y = np.asarray(x), np.asarray(y)
     if x.ndim not in (2, 3) or len(x) == 0 or x.dtype.kind not in "buif":
         raise DataError(f"{name}: x must be numbers of shape (items, features) or (items, height, width)")
@@ -97,7 +132,7 @@ def from_arrays(x: np.ndarray, y: np.ndarray, name: str = "own", threshold: floa
         x.reshape(len(x), -1),
         codes.astype(np.int64),
         len(labels),
-        threshold,
+        middle(x) if threshold is None else threshold,
         shape,
         tuple(map(str, labels)),
     )
@@ -107,7 +142,7 @@ def from_npz(path: str | Path) -> Dataset:
     """An .npz with arrays `x` and `y`. Never unpickled."""
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as data:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
             missing = {"x", "y"} - set(data.files)
             if missing:
                 raise DataError(f"{path}: no array named {' or '.join(sorted(missing))} in it")

@@ -19,7 +19,7 @@ from engramma import measures
 from engramma.kernels import reference
 from engramma.network import DenseMemory, Items
 from engramma.replicas import Replicas, generator
-from engramma.streams.datasets import DataError, Dataset
+from engramma.streams.datasets import DataError, Dataset, check_apart
 
 KINDS = ("permuted", "rotated", "split")
 
@@ -71,6 +71,7 @@ class ClassStream:
             )
         if self.kind == "split" and self.tasks > self.dataset.classes:
             raise ValueError(f"tasks must be at most {self.dataset.classes}, the number of classes to split")
+        _check_apart(self.dataset, self._threshold, self.binary)
         for seed in self.replicas.rows:
             for task in range(self.tasks if self.kind == "split" else 1):
                 most = len(self._candidates(seed, task))
@@ -153,7 +154,8 @@ class ClassStream:
             grey = torch.as_tensor(rotate(images, view.angle, dark)).flatten(1).to(self.device)
         grey = grey[:, torch.as_tensor(view.permutation).to(self.device)]
         if self.binary:
-            pixels = (grey > self._threshold).to(torch.int8) * 2 - 1
+            # Whole numbers are compared in double precision, as the data set's own are.
+            pixels = (grey > torch.tensor(self._threshold, dtype=torch.float64)).to(torch.int8) * 2 - 1
         else:
             low, high = float(self.dataset.x.min()), float(self.dataset.x.max())
             pixels = 2 * (grey.double() - low) / max(high - low, 1e-12) - 1
@@ -307,6 +309,18 @@ def _on(dataset: Dataset, device: torch.device | str) -> Tensor:
     if key not in _PLACED:
         _PLACED[key] = (dataset, torch.as_tensor(np.ascontiguousarray(dataset.x)).to(device))
     return _PLACED[key][1]
+
+
+_APART: dict[tuple[int, float], Dataset] = {}
+
+
+def _check_apart(dataset: Dataset, threshold: float, binary: bool) -> None:
+    """Looked at once: a study makes a stream of one data set for every run."""
+    if not binary and dataset.x.min() < dataset.x.max():
+        return  # in greys, items are as different as they are
+    if _APART.get((id(dataset), threshold)) is not dataset:
+        check_apart(dataset.name, dataset.x, threshold)
+        _APART[id(dataset), threshold] = dataset
 
 
 _DIGESTS: dict[int, tuple[Dataset, str]] = {}

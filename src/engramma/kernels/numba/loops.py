@@ -17,12 +17,14 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
+from engramma.kernels.kept import numba_can_keep
+
 CHUNK = 512  # memories in one go: what a chunk of a, da, h and dh takes stays in the first-level cache
 TILE = 16  # items whose scores are followed at once by their slopes
 
 # Sums may be taken in any order, for the vector units; nan and infinity keep their meaning.
 REORDER = {"reassoc", "contract", "nsz"}
-LOOP: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+LOOP: dict[str, Any] = {"nogil": True, "cache": numba_can_keep(), "error_model": "numpy"}
 
 
 def binary(n: int) -> tuple[bool | int, ...]:

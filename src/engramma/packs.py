@@ -263,7 +263,7 @@ def facts(device: torch.device | str, built: Built, ledger: Ledger, name: str) -
         },
         "device": f"{place.type} ({model})",
         "threads": torch.get_num_threads(),
-        "kernel": built.network.kernel.name,
+        "kernel": built.network.arithmetic.name,
         "pack": name,
         "replicas": len(built.replicas),
         "seconds": sum(ledger.seconds),

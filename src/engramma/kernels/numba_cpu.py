@@ -21,11 +21,23 @@ from torch import Tensor
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial
 from engramma.kernels import numba_loops as loops
 from engramma.kernels import numba_signs as bits
+from engramma.kernels import written_out as knows
 from engramma.kernels.numba_threads import cut, each, sum_blocks, sum_parts
 from engramma.kernels.reference import prepare
 from engramma.losses import Loss
 
-__all__ = ["gradient", "moments", "prepare", "product", "product_back", "pull", "scores", "slopes", "step"]
+__all__ = [
+    "gradient",
+    "knows",
+    "moments",
+    "prepare",
+    "product",
+    "product_back",
+    "pull",
+    "scores",
+    "slopes",
+    "step",
+]
 
 name = "numba"
 

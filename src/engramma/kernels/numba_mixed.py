@@ -15,10 +15,22 @@ from torch import Tensor
 
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial
 from engramma.kernels import lift_of, numba_cpu
+from engramma.kernels import written_out as knows
 from engramma.kernels.numba_cpu import product_back, step
 from engramma.losses import Loss
 
-__all__ = ["gradient", "moments", "prepare", "product", "product_back", "pull", "scores", "slopes", "step"]
+__all__ = [
+    "gradient",
+    "knows",
+    "moments",
+    "prepare",
+    "product",
+    "product_back",
+    "pull",
+    "scores",
+    "slopes",
+    "step",
+]
 
 name = "numba-mixed"
 

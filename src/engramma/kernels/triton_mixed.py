@@ -16,13 +16,25 @@ from torch import Tensor
 
 from engramma.interactions import Interaction
 from engramma.kernels import lift_of, reference, triton_gpu
+from engramma.kernels import written_out as knows
 from engramma.kernels.triton_gpu import scores, step
 from engramma.kernels.triton_jit import _split
 from engramma.losses import Loss
 
 name = "triton-mixed"
 
-__all__ = ["moments", "prepare", "product", "product_back", "pull", "scores", "slopes", "step"]
+__all__ = [
+    "gradient",
+    "knows",
+    "moments",
+    "prepare",
+    "product",
+    "product_back",
+    "pull",
+    "scores",
+    "slopes",
+    "step",
+]
 
 
 class Parts(NamedTuple):
@@ -92,6 +104,9 @@ def pull(
     lo = torch.empty_like(hi)
     da = triton_gpu.launch_pull(h, a, target, share, loss, f, u, hi, lo, lift)
     return Parts(hi, lo, bits), da.mul_(2.0**-bits)
+
+
+gradient = reference.in_turn(product, pull, product_back)
 
 
 def slopes(h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None = None) -> tuple[Tensor, Tensor]:

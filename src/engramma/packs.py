@@ -24,7 +24,6 @@ from engramma.experiment import Experiment
 from engramma.forks import branch, lineage
 from engramma.records import Record, Store
 from engramma.replicas import Replicas
-from engramma.train import train
 
 if TYPE_CHECKING:
     from engramma.watch import Watcher
@@ -106,18 +105,7 @@ def run_pack(
     started = written = time.perf_counter()
     pace = PACE
     if theta is not None:  # else every task was learned: only records were missing
-        steps = train(
-            built.network,
-            built.stream,
-            built.method,
-            built.optimiser,
-            built.replicas,
-            theta,
-            first.batch_size,
-            first.cut,
-            resume,
-        )
-        for moment in steps:
+        for moment in built._replace(theta=theta).train(resume):
             ledger.watch(moment.theta, moment.task, moment.epoch)
             scores = None
             if moment.ends_task or moment.epoch % every == 0:

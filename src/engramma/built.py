@@ -38,7 +38,7 @@ class Built(NamedTuple):
     cut: str
 
     def train(self, resume: tuple[int, Any] | None = None) -> Iterator[Moment]:
-        """Train on every task. `resume`: (tasks already learned, method state); `theta` is where they ended."""
+        """Train on every task. `resume`: (tasks already learned, method state), `theta` being theirs."""
         return train(*self, resume=resume)
 
 

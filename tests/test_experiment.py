@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -18,8 +19,9 @@ from hypothesis import strategies as st
 from engramma.experiment import VARYING, Experiment, described, read, read_toml
 from engramma.methods import METHODS, Method
 from engramma.optimiser import ORDERS
+from engramma.runs import study
 from engramma.runs.setup import build
-from engramma.train import train
+from engramma.store.records import Store
 
 positive = st.floats(1e-6, 1e6)
 share = st.floats(0, 1)
@@ -199,6 +201,25 @@ def test_build_puts_what_differs_on_the_replica_axis() -> None:
         build([pack[0], pack[1].but(vertex=5.0)])
 
 
+def test_what_is_built_trains_as_it_was_described(tmp_path: Path) -> None:
+    """Batch size and cut too: it finds what a study finds of the same runs, and goes on where it stopped."""
+    base = {"data": "digits", "items": 50, "memories": 3, "tasks": 2, "epochs": 3, "method": "rehearsal"}
+    ways = [{}, {"batch_size": 15}, {"batch_size": 15, "cut": "even"}, {"batch_size": "none"}]
+    ends = []
+    for told in ways:
+        runs = [read(base, told, {"strength": 0.5, "seed": seed}) for seed in (0, 1)]
+        setup = build(runs)
+        moments = list(setup.train())
+        ends.append(moments[-1].theta)
+        (first,) = [m for m in moments if m.ends_task and m.task == 0]
+        *_, again = setup._replace(theta=first.theta).train(resume=(1, first.state))
+        assert torch.equal(again.theta, ends[-1])
+        records = study.run(runs, Store(tmp_path), keep_memories=True).records
+        kept = torch.stack([torch.as_tensor(r.memories(1)) for r in records])
+        assert torch.equal(kept, ends[-1])
+    assert not any(torch.equal(a, b) for a, b in itertools.combinations(ends, 2))
+
+
 OWN = """
 from dataclasses import dataclass
 from typing import ClassVar
@@ -232,8 +253,7 @@ def test_a_method_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     loose = read({"data": "digits", "items": 50, "method": "own_method:Loose"})
     built = build([loose.but(memories=2, epochs=1, tasks=2)])
     assert built.method.report(None) == {}
-    run = train(built.network, built.stream, built.method, built.optimiser, built.replicas, built.theta)
-    assert len(list(run)) == 2  # no class of ours is needed for it
+    assert len(list(built.train())) == 2  # no class of ours is needed for it
     with pytest.raises(ValueError, match="does not take these settings"):
         build([loose.but(settings={"speed": 3})])
     sys.modules.pop("own_method", None)

@@ -153,7 +153,7 @@ def test_three_calls_around_any_module(method: str) -> None:
 
     net.forward = forward  # type: ignore[method-assign]
     x, y = torch.randn(20, 4), torch.randn(20, 1)
-    guard = Guard(net, mse_loss, method)
+    guard = Guard(net, mse_loss, method, strength=1.0 if issubclass(METHODS[method], Penalty) else None)
     optimiser = torch.optim.Adam([p for p in net.parameters() if p.requires_grad])
     for _ in range(2):
         for _ in range(3):
@@ -174,6 +174,180 @@ def test_modules_that_torch_func_cannot_follow() -> None:
     torch.testing.assert_close(guard.state.weight[0, 0], one_by_one(net, cross_entropy).pow(2).mean(0))
 
 
+Tasks = list[tuple[Tensor, Tensor]]
+
+
+def stream(tasks: int = 3, items: int = 100) -> Tasks:
+    """Tasks whose inputs and classes move, of values large enough to be learned well."""
+    draw = torch.Generator().manual_seed(0)
+    found = []
+    for task in range(tasks):
+        x = torch.randn(items, 10, generator=draw) + task
+        found.append((x, (x[:, :5] * (-1) ** task).argmax(1)))
+    return found
+
+
+def network(norm: bool = False) -> nn.Sequential:
+    torch.manual_seed(0)
+    between = [nn.BatchNorm1d(32)] if norm else []
+    return nn.Sequential(nn.Linear(10, 32), *between, nn.ReLU(), nn.Linear(32, 5))
+
+
+def learn(net: nn.Module, guard: Guard, optimiser: torch.optim.Optimizer, tasks: Tasks, epochs: int) -> None:
+    for x, y in tasks:
+        for _ in range(epochs):
+            for start in range(0, len(x), 25):
+                optimiser.zero_grad()
+                cross_entropy(net(x[start : start + 25]), y[start : start + 25]).backward()
+                guard.steer()
+                optimiser.step()
+                guard.observe()
+        guard.consolidate(x, y)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize(
+    ("method", "strength", "norm"), [("mas", 10.0, False), ("ewc", 3000.0, True), ("l2", 100.0, False)]
+)
+def test_a_strength_that_throws_parameters_off_is_refused_in_time(
+    method: str, strength: float, norm: bool, momentum: float
+) -> None:
+    """The first step at a rate that the penalty does not bear is the last; at a lower one all is well."""
+    net = network(norm)
+    guard = Guard(net, cross_entropy, method, strength)
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.05, momentum=momentum)
+    first, *rest = stream()
+    learn(net, guard, optimiser, [first], 20)
+    anchor = flat(net)
+    assert guard.limit * (1 + momentum) < 0.05
+    with pytest.raises(ValueError, match=f"strength {strength:g} times a learning rate of 0.05 is too much"):
+        learn(net, guard, optimiser, rest, 1)
+    assert guard.step == 1
+    assert (flat(net) - anchor).abs().max() < 2
+    optimiser.param_groups[0]["lr"] = 0.5 * guard.limit
+    learn(net, guard, optimiser, rest[:1], 1)
+    assert flat(net).isfinite().all()
+    assert (flat(net) - anchor).abs().max() < 2
+
+
+@pytest.mark.parametrize(("times", "bears"), [(0.9, True), (1.1, False)])
+def test_the_limit_is_where_gradient_descent_diverges(times: float, bears: bool) -> None:
+    """Far from the anchor and with no loss but the penalty, in steps that the guard does not see."""
+    net = network()
+    guard = Guard(net, cross_entropy, "ewc", 100.0)
+    guard.consolidate(*stream()[0])
+    anchor = guard.flat.theta()
+    theta = anchor + 0.01
+    for _ in range(300):
+        penalty = guard.method.steer(guard.state, guard._now(None), theta, torch.zeros_like(theta))
+        theta = theta - times * guard.limit * penalty
+    assert bool((theta - anchor).abs().max() < 0.02) == bears
+
+
+def test_what_bears_any_strength_is_left_alone() -> None:
+    """Adam's steps have a length of their own; and what no step moves cannot be thrown off."""
+    net = network()
+    guard = Guard(net, cross_entropy, "mas", 1e4)
+    learn(net, guard, torch.optim.Adam(net.parameters(), lr=0.01), stream(), 10)
+    assert flat(net).isfinite().all()
+    heads = nn.ModuleList([nn.Linear(10, 5), nn.Linear(10, 5)])
+    guard = Guard(heads, cross_entropy, "mas", 1e4)
+    guard.flat.model = heads[0]
+    optimiser = torch.optim.SGD(heads.parameters(), lr=0.05)
+    x, y = stream()[0]
+    theta = guard.flat.theta()
+    stiff = torch.zeros_like(theta)
+    stiff[..., :55] = 1.0  # the first head
+    guard.state, guard.limit, guard.tasks = guard.state._replace(weight=stiff, pull=stiff * theta), 1e-4, 1
+    for _ in range(5):
+        optimiser.zero_grad()
+        cross_entropy(heads[1](x), y).backward()
+        guard.steer()
+        optimiser.step()
+        guard.observe()
+    assert torch.equal(guard.flat.theta()[..., :55], theta[..., :55])
+
+
+def test_no_optimiser_loses_parameters_without_a_word() -> None:
+    """A rate of its own for every parameter is no rule that the guard could tell."""
+    net = network()
+    guard = Guard(net, cross_entropy, "l2", 1e3)
+    x, y = stream()[0]
+    guard.consolidate(x, y)
+
+    def train(steps: int) -> None:
+        for _ in range(steps):
+            net.zero_grad()
+            cross_entropy(net(x), y).backward()
+            guard.steer()
+            with torch.no_grad():
+                for p in net.parameters():
+                    p -= torch.linspace(0, 0.2, p.numel()).view_as(p) * torch.as_tensor(p.grad)
+            guard.observe()
+
+    with pytest.raises(ValueError, match="strength 1000 is too much for this optimiser's steps"):
+        train(100)
+    with pytest.raises(ValueError, match="importances must be finite"):
+        Guard(network(), cross_entropy, "ewc", 1.0).consolidate(torch.full((4, 10), torch.nan), y[:4])
+
+
+@pytest.mark.parametrize("method", [*ALLOWED, "sampled"])
+def test_stopped_in_a_task_and_resumed_is_uninterrupted(method: str, tmp_path: Path) -> None:
+    """Model, optimiser and guard written by torch.save, and read into fresh ones."""
+    tasks = stream()
+
+    def fresh() -> tuple[nn.Module, Guard, torch.optim.Optimizer]:
+        net = network(norm=True)
+        kind = GEM(proportion=0.5, sample=7) if method == "sampled" else method
+        lambdas = {"l2": 1e-3, "ewc": 1.0, "mas": 1e-3, "si": 1e-3}
+        guard = Guard(net, cross_entropy, kind, lambdas.get(method), seed=3)
+        return net, guard, torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.5)
+
+    def steps(
+        net: nn.Module, guard: Guard, optimiser: torch.optim.Optimizer, index: int, some: range
+    ) -> None:
+        x, y = tasks[index]
+        for k in some:
+            part = slice(25 * (k % 4), 25 * (k % 4) + 25)
+            optimiser.zero_grad()
+            cross_entropy(net(x[part]), y[part]).backward()
+            guard.steer()
+            optimiser.step()
+            guard.observe()
+
+    whole, again = fresh(), fresh()
+    steps(*whole, 0, range(8))
+    whole[1].consolidate(*tasks[0])
+    steps(*whole, 1, range(5))
+    torch.save([part.state_dict() for part in whole], tmp_path / "state.pt")
+    for part, state in zip(again, torch.load(tmp_path / "state.pt"), strict=True):
+        part.load_state_dict(state)
+    for one in (whole, again):
+        steps(*one, 1, range(5, 8))
+        one[1].consolidate(*tasks[1])
+        steps(*one, 2, range(8))
+    assert torch.equal(flat(whole[0]), flat(again[0]))
+    assert whole[1].report() == again[1].report()
+    assert whole[1].limit == again[1].limit
+    unguarded = fresh()
+    for index in range(3):
+        unguarded[1].tasks = 0
+        steps(*unguarded, index, range(8))
+    if method != "vanilla":
+        assert not torch.equal(flat(whole[0]), flat(unguarded[0]))
+
+
+def test_a_state_of_something_else_is_refused() -> None:
+    guard = Guard(model(), cross_entropy, "ewc", 1.0)
+    guard.consolidate(*data())
+    state = guard.state_dict()
+    Guard(model(), cross_entropy, "ewc", 2.0).load_state_dict(state)  # a lower strength may be what it needs
+    with pytest.raises(ValueError, match=r"state must be of MAS.*not of EWC"):
+        Guard(model(), cross_entropy, "mas", 1.0).load_state_dict(state)
+    with pytest.raises(ValueError, match="state must be of a model with 6 parameters, not 51"):
+        Guard(nn.Linear(2, 2), cross_entropy, "ewc", 1.0).load_state_dict(state)
+
+
 def test_misuse_is_named() -> None:
     assert set(ALLOWED) == set(METHODS) - {"rehearsal", "pseudorehearsal"}
     with pytest.raises(ValueError, match="method must be one of vanilla, gem"):
@@ -187,8 +361,13 @@ def test_misuse_is_named() -> None:
     with pytest.raises(ValueError, match="moves must be taken with a guard"):
         Guard(model(), cross_entropy, SI(moves="meant"))
     with pytest.raises(ValueError, match="parameters that require a gradient"):
-        Guard(nn.Tanh(), cross_entropy)
-    guard = Guard(model(), cross_entropy)
+        Guard(nn.Tanh(), cross_entropy, strength=1.0)
+    for name in ("ewc", "l2", "mas", "si"):
+        with pytest.raises(
+            ValueError, match=f"strength must be given for the method '{name}'.*engramma tune"
+        ):
+            Guard(model(), cross_entropy, name)
+    guard = Guard(model(), cross_entropy, strength=1.0)
     with pytest.raises(RuntimeError, match="call steer"):
         guard.observe()
     with pytest.raises(ValueError, match="equally many items"):

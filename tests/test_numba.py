@@ -23,7 +23,6 @@ from engramma.methods import METHODS
 from engramma.network import DenseMemory, Items
 from engramma.optimiser import Optimiser
 from engramma.runs.setup import build
-from engramma.train import train
 
 
 def test_denormal_numbers_are_flushed_in_float32() -> None:
@@ -151,7 +150,7 @@ def test_training_in_mixed_precision_follows_float64(method: str, n: float) -> N
     told = {"data": "digits", "items": 60, "tasks": 2, "memories": 8, "epochs": 3, "vertex": n}
     found = {}
     for dtype in ("float64", "mixed"):
-        *_, last = train(*build([read({**told, "method": method, "dtype": dtype})]))
+        *_, last = build([read({**told, "method": method, "dtype": dtype})]).train()
         found[dtype] = last.theta
     assert found["mixed"].dtype == torch.float64
     torch.testing.assert_close(found["mixed"], found["float64"], rtol=0, atol=2e-3)

@@ -20,7 +20,6 @@ from engramma.interactions import LeakyRectifiedPolynomial
 from engramma.network import DenseMemory, Items
 from engramma.paper import numbers as paper
 from engramma.runs.setup import build
-from engramma.train import train
 
 SMALL = {"data": "digits", "items": 300, "tasks": 3, "epochs": 60, "memories": 32}
 ROWS = [row for row in screened.ROWS if not row.endswith("@0.5")]
@@ -32,8 +31,7 @@ def library(row: str, vertex: int, seeds: tuple[int, ...], sizes: dict[str, obje
     strength = float(proportion) if proportion else paper.chosen_lambda(name, vertex)
     given = {**sizes, "method": name, "strength": strength, "vertex": float(vertex)}
     built = build([read({**given, "seed": seed}) for seed in seeds])
-    parts = built.network, built.stream, built.method, built.optimiser, built.replicas, built.theta
-    return [built.theta, *(moment.theta for moment in train(*parts) if moment.ends_task)]
+    return [built.theta, *(moment.theta for moment in built.train() if moment.ends_task)]
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -68,8 +66,7 @@ def test_points_train_together_as_alone() -> None:
 def test_scores_are_scikit_learns_and_the_pooled_one_is_of_all_items_at_once() -> None:
     found = screen("vanilla", 5, [Point(0.1, 0.875)], (3,), **SMALL)
     built = build([read({**SMALL, "vertex": 5.0, "seed": 3})])
-    parts = built.network, built.stream, built.method, built.optimiser, built.replicas, built.theta
-    *_, last = train(*parts)
+    *_, last = built.train()
     truths, answers = [], []
     for task in range(3):
         test = built.stream[task].test

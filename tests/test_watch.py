@@ -12,7 +12,6 @@ from engramma.runs import study
 from engramma.runs.setup import build
 from engramma.runs.watch import Dashboard, Several, TensorBoard, duration, run_name, watching
 from engramma.store.records import Store
-from engramma.train import train
 
 SMALL = {"data": "digits", "tasks": 2, "items": 60, "memories": 5, "epochs": 4, "method": "rehearsal"}
 
@@ -27,9 +26,7 @@ def pack(**changes):
 def watch_through(watcher, experiments, built, stop_after=None):
     watcher.start(experiments, built)
     seen = []
-    for moment in train(
-        built.network, built.stream, built.method, built.optimiser, built.replicas, built.theta
-    ):
+    for moment in built.train():
         scores = built.stream.evaluate(moment.network, moment.theta) if moment.epoch % 2 == 0 else None
         watcher.update(moment, scores)
         if scores is not None:

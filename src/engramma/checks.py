@@ -7,14 +7,18 @@ import difflib
 import functools
 import importlib
 import json
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from engramma.paper import numbers as paper
+
 if TYPE_CHECKING:
     from engramma.methods import Method
 
+log = logging.getLogger("engramma")
 HOOKS = ("start", "rehearse", "steer", "observe", "consolidate", "report")
 LARGE = 1e30  # single precision holds it
 
@@ -72,10 +76,51 @@ def method_class(name: str) -> type[Method]:
     return found
 
 
+def of_strength(name: str, strength: float | None) -> Method:
+    """A method of `METHODS` of this strength: a lambda must be given, a proportion need not."""
+    from engramma.methods import METHODS, Penalty
+
+    kind = METHODS[name]
+    if strength is None and issubclass(kind, Penalty):
+        raise ValueError(
+            f"strength must be given for the method {name!r}: no lambda fits all data and networks "
+            "(engramma tune searches for one)"
+        )
+    if strength is None:
+        return kind()
+    if kind.strength_name is None:
+        raise ValueError(f"strength must be None for the method {name!r}, which has none")
+    return kind(**{kind.strength_name: strength})
+
+
+def lambda_nobody_gave(name: str, vertex: float, unit: bool) -> float:
+    """The paper's lambda, and that it is so is said; refused where the paper has none. `unit`: of
+    importances on a scale that is not the paper's."""
+    found = None if unit else paper.chosen_lambda(name, vertex)
+    if found is None:
+        what = f"{name} at n = {vertex:g}{' with unit importances' if unit else ''}"
+        raise ValueError(
+            f"strength must be given for {what}: the paper has no lambda for it (engramma tune finds one)"
+        )
+    _say_lambda(name, vertex, found)
+    return found
+
+
+@functools.cache  # once
+def _say_lambda(name: str, vertex: float, found: float) -> None:
+    data = paper.setting()["data"].upper()
+    log.warning(
+        "strength was not given: it is %g, the paper's lambda for %s at n = %g on %s (engramma tune searches "
+        "for another)", found, name, vertex, data,
+    )  # fmt: skip
+
+
 def complete(
-    name: str, settings: dict[str, Any], strength: float | None
+    name: str, settings: dict[str, Any], strength: float | None, vertex: float
 ) -> tuple[dict[str, Any], float | None]:
     """All settings of a method, defaults filled in (but `later` ones), apart from its strength; and that."""
+    from engramma.methods import Penalty
+
     cls = method_class(name)
     key = getattr(cls, "strength_name", None)
     if key is None and strength is not None:
@@ -92,6 +137,8 @@ def complete(
     # TOML and a command line have no null: "none" stands for it, where it is what a setting has by default.
     bare = [field.name for field in dataclasses.fields(cls) if field.default is None]
     settings = {k: None if k in bare and v == "none" else v for k, v in settings.items()}
+    if strength is None and issubclass(cls, Penalty):
+        strength = lambda_nobody_gave(name, vertex, bool(settings.get("unit")))
     given = settings if key is None or strength is None else {**settings, key: strength}
     try:
         made = _adapter(cls).validate_json(json.dumps(given), strict=True)

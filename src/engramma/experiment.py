@@ -112,7 +112,11 @@ class Experiment(BaseModel):
     )
     settings: dict[str, Any] = setting({}, "Method", "the method's other settings")
     strength: Annotated[float | None, Optional] = setting(
-        None, "Method", "its lambda or its proportion", ge=0, le=LARGE
+        None,
+        "Method",
+        "its lambda or its proportion; none: the paper's lambda, where it has one",
+        ge=0,
+        le=LARGE,
     )
 
     learning_rate: float = setting(0.1, "Training", "at the start of each task", gt=0, le=LARGE)
@@ -172,7 +176,7 @@ class Experiment(BaseModel):
         if states and self.flips > self.size:
             raise ValueError(f"flips must be at most size, {self.size} neurons, not {self.flips}")
         # The description holds every setting of the method: one that changes its defaults later is another.
-        full, strength = complete(self.method, self.settings, self.strength)
+        full, strength = complete(self.method, self.settings, self.strength, self.vertex)
         object.__setattr__(self, "settings", full)
         object.__setattr__(self, "strength", strength)
         return self

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from engramma.interactions import Interaction
-from engramma.kernels import reference
+from engramma.kernels import one_that_knows, reference
 from engramma.losses import SQUARED, Loss
 
 
@@ -62,8 +62,13 @@ class DenseMemory:
     loss_of: Loss = SQUARED  # of one scored neuron
     autoassociative: bool = False
     beta: float | Tensor = 1.0  # 1/T; a number, or one a replica
-    kernel: ModuleType = reference
+    kernel: ModuleType = reference  # which prepares items, and computes where it knows interaction and loss
     recall: Interaction | None = None  # by which it recalls, where that is not the one it learns by
+
+    @property
+    def arithmetic(self) -> ModuleType:
+        """What computes: the kernel, or the specification where the interaction or the loss is one's own."""
+        return one_that_knows(self.kernel, self.interaction, self.loss_of)
 
     @property
     def visible(self) -> int:
@@ -92,12 +97,12 @@ class DenseMemory:
     def similarity(self, theta: Tensor, probe: Tensor) -> Tensor:
         """(R,B,M): beta/N times the overlap of every probe with every memory."""
         # The scale goes onto the memories, which are few, and not onto the products, which are many.
-        return self.kernel.product(probe, self.scale * theta)
+        return self.arithmetic.product(probe, self.scale * theta)
 
     def scores(self, theta: Tensor, probe: Tensor, neurons: slice | None = None) -> Tensor:
         """(R,B,K): o of the chosen neurons (by default those that are learned), which stand at -1 or +1."""
         h, a, u, _ = self._clamped(theta, probe, neurons)
-        return self.kernel.scores(h, a, self.interaction, u)
+        return self.arithmetic.scores(h, a, self.interaction, u)
 
     def loss(self, theta: Tensor, items: Items) -> Tensor:
         """(R,): mean over items and scored neurons."""
@@ -109,15 +114,9 @@ class DenseMemory:
     def gradient(self, theta: Tensor, items: Items) -> Tensor:
         """(R,M,N): the gradient of each replica's own loss, in closed form."""
         share = items.weight / (items.weight.sum(-1, keepdim=True).clamp(min=1) * items.target.shape[-1])
-        if hasattr(self.kernel, "gradient"):  # all of it at once
-            scored, u = self._scored(theta, items.probe)
-            aim = items.probe, items.target, share
-            return self.kernel.gradient(theta, *aim, self.scale, scored, self.loss_of, self.interaction, u)
-        h, a, u, scored = self._clamped(theta, items.probe)
-        dh, da = self.kernel.pull(h, a, items.target, share, self.loss_of, self.interaction, u)
-        grad = self.kernel.product_back(dh, items.probe, self.neurons)
-        grad[..., scored] += da
-        return grad.mul_(self.scale)
+        scored, u = self._scored(theta, items.probe)
+        aim = items.probe, items.target, share
+        return self.arithmetic.gradient(theta, *aim, self.scale, scored, self.loss_of, self.interaction, u)
 
     def per_item(self, theta: Tensor, items: Items, pull: str, power: int) -> Tensor:
         """(R,M,N): mean over items of |gradient of one item|^power, without a loop over items.
@@ -126,7 +125,8 @@ class DenseMemory:
         own answer), "output" (squared norm of the tanh outputs), "norm" (their norm).
         """
         h, a, u, scored = self._clamped(theta, items.probe)
-        o = self.kernel.scores(h, a, self.interaction, u)
+        arithmetic = self.arithmetic
+        o = arithmetic.scores(h, a, self.interaction, u)
         target, weight = _spread(o, items.target, items.weight)
         if pull == "predicted":
             target = self.answer(o)
@@ -139,9 +139,9 @@ class DenseMemory:
                 g = g / (2 * y.norm(dim=-1, keepdim=True)).clamp(min=torch.finfo(y.dtype).tiny)
         g = g * weight[..., None]
         x = items.probe[..., scored].to(theta.dtype)
-        dh, own = self.kernel.moments(h, a, g, self.interaction, u, x, power)
+        dh, own = arithmetic.moments(h, a, g, self.interaction, u, x, power)
         # The item's gradient is the outer product of dh and x, so its powers are an outer product too.
-        total = self.kernel.product_back(dh, items.probe.abs().pow(power), self.neurons)
+        total = arithmetic.product_back(dh, items.probe.abs().pow(power), self.neurons)
         total[..., scored] = own
         scale = abs(self.scale) ** power
         return scale * total / weight.sum(-1).clamp(min=1)[:, None, None]

@@ -191,7 +191,8 @@ def _strength(
 ) -> Search:
     from engramma.search import spaces as searches
 
-    searches.strength_kind(name)
+    if searches.strength_kind(name) == "lambda":
+        told = {**told, "strength": 1.0}  # of no account: the search is for it
     known = name if searches.study_of(name) else "ewc"  # one of one's own: the sizes of the paper's searches
     base, scale = _base(known, name, vertex, told, scale)
     ends = numbers(span, "range") if span else None

@@ -12,10 +12,9 @@ M memories, N neurons, K scored neurons.
     pull(h, a, target (S,B,K), share (S,B), loss, f, u) -> dh, da of sum share loss(scores, target)
     moments(h, a, g, f, u, x, power)               -> |dh|^power (R,B,M), sum_b |dh x + da_b|^power (R,M,K)
     step(theta, grad, velocity, rate, momentum, visible, clamp, normalise) -> theta, velocity
-
-and, where a kernel can do better than one after the other (it need not have this),
-
     gradient(theta, probe, target, share, scale, scored, loss, f, u) -> (R,M,N)  product, pull, product_back
+    prepare(probe (S,B,N), dtype)                  -> items as the kernel likes to read them
+    knows(f, loss)                                 -> whether it computes these
 
 with h = (beta/N) probe . memory, a (R,M,K) = (beta/N) the memories' weights of the scored neurons,
 u (S,B,K) = minus the scored neurons' present values, or None where all of them stand at -1.
@@ -23,11 +22,35 @@ u (S,B,K) = minus the scored neurons' present values, or None where all of them 
 
 from __future__ import annotations
 
+import functools
+import logging
 from types import ModuleType
 
 import torch
 
+from engramma.interactions import Interaction
 from engramma.kernels import reference
+from engramma.kernels.compiled import WRITTEN_OUT
+from engramma.losses import Loss
+
+log = logging.getLogger("engramma")
+
+
+def one_that_knows(kernel: ModuleType, f: Interaction, loss: Loss) -> ModuleType:
+    """The kernel, or the specification where it does not know the interaction or the loss.
+
+    The specification asks them for values and slopes, and reads items that any kernel prepared.
+    """
+    if kernel.knows(f, loss):
+        return kernel
+    _say(kernel.name, type(f), type(loss))
+    return reference
+
+
+@functools.cache  # once
+def _say(kernel: str, *kinds: type) -> None:
+    strange = " and ".join(kind.__name__ for kind in kinds if kind not in WRITTEN_OUT)
+    log.warning("kernel %s does not know %s: plain PyTorch computes it, more slowly", kernel, strange)
 
 
 def kernel_for(device: torch.device | str, name: str = "auto", mixed: bool = False) -> ModuleType:

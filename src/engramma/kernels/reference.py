@@ -6,6 +6,8 @@ Signatures and axes are in `engramma.kernels`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -20,9 +22,21 @@ def prepare(probe: Tensor, dtype: torch.dtype) -> Tensor:
     return probe.to(dtype)
 
 
+def knows(f: Interaction, loss: Loss) -> bool:
+    """Any: it asks them for their values and slopes."""
+    del f, loss
+    return True
+
+
+def _read(probe: Tensor, neurons: int, dtype: torch.dtype) -> Tensor:
+    """Items, whichever kernel prepared them: another may have padded them, or made them of another dtype."""
+    return probe[..., :neurons].to(dtype)
+
+
 def product(probe: Tensor, theta: Tensor) -> Tensor:
     rows, replicas = probe.shape[0], theta.shape[0]
     memories, neurons = theta.shape[1:]
+    probe = _read(probe, neurons, theta.dtype)
     if rows == replicas:
         return probe @ theta.mT
     # Replicas that share a row of items are stacked, so that the product reads the items once.
@@ -32,7 +46,7 @@ def product(probe: Tensor, theta: Tensor) -> Tensor:
 
 
 def product_back(dh: Tensor, probe: Tensor, neurons: int) -> Tensor:
-    del neurons  # a kernel that pads its items needs to know; this one does not
+    probe = _read(probe, neurons, dh.dtype)
     rows, (replicas, items, memories) = probe.shape[0], dh.shape
     if rows == replicas:
         return dh.mT @ probe
@@ -75,6 +89,33 @@ def pull(
     target, share = target.repeat_interleave(times, 0), share.repeat_interleave(times, 0)
     g = loss.slope(scores(h, a, f, u), target) * share[..., None]
     return slopes(h, a, g, f, u)
+
+
+def in_turn(product: Callable, pull: Callable, product_back: Callable) -> Callable[..., Tensor]:
+    """`gradient` of a kernel that has no better way than one after the other."""
+
+    def gradient(
+        theta: Tensor,
+        probe: Tensor,
+        target: Tensor,
+        share: Tensor,
+        scale: float | Tensor,
+        scored: slice,
+        loss: Loss,
+        f: Interaction,
+        u: Tensor | None = None,
+    ) -> Tensor:
+        scaled = scale * theta
+        h, a = product(probe, scaled), scaled[..., scored].contiguous()
+        dh, da = pull(h, a, target, share, loss, f, u)
+        grad = product_back(dh, probe, theta.shape[-1])
+        grad[..., scored] += da
+        return grad.mul_(scale)
+
+    return gradient
+
+
+gradient = in_turn(product, pull, product_back)
 
 
 def moments(

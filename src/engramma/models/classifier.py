@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
 
+from engramma.checks import of_strength
 from engramma.interactions import INTERACTIONS
 from engramma.kernels import kernel_for
 from engramma.methods import METHODS, Method
@@ -43,7 +44,8 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
     features, threshold, centre : how a row of X becomes a state, see above. `threshold` None: the middle of
         the range of the first task.
     method : a name in `engramma.methods.METHODS`, or a method with settings of its own.
-    strength : the method's lambda, or the proportion of items it keeps; None for the method's default.
+    strength : the method's lambda, which must be given, or the proportion of items it keeps; None for the
+        default proportion.
     interaction : "leaky", "rectified" or "polynomial".
     temperature : T; None for one that grows with the number of neurons N, N^(-2/3) at vertex 3.
     reheat : tasks after the first begin at so many times the temperature and cool down to it. A trained
@@ -243,12 +245,7 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
             if self.strength is not None:
                 raise ValueError("strength must be None where method is not a name: set it in the method")
             return self.method
-        kind = METHODS[self.method]
-        if self.strength is None:
-            return kind()
-        if kind.strength_name is None:
-            raise ValueError(f"strength must be None for the method {self.method!r}, which has none")
-        return kind(**{kind.strength_name: self.strength})
+        return of_strength(self.method, self.strength)
 
     def _check(self) -> None:
         """Numbers and names that would otherwise fail far from where they were given."""

@@ -12,21 +12,30 @@
 
 The methods are those of `engramma.methods`, unchanged: the module's P parameters are laid out as one
 theta (1,1,P), and `Flat` answers what a method asks of a network.
+
+A penalty is a spring, and a step of gradient descent that is too long for it throws the parameters further
+off each time: at a learning rate above 2 over its stiffness (`Guard.limit`) they would soon be NaN. The guard
+sees at which rate gradient descent steps, with momentum or without, and refuses to go on while the parameters
+are still sound. Of other optimisers it knows no rate: it stops them when the penalty is no longer a number.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from engramma.checks import of_strength
 from engramma.methods import EWC, METHODS, Method, Now, Penalty, Projection, Vanilla
 from engramma.network import DenseMemory, Items
 from engramma.replicas import Replicas
+from engramma.store.checkpoints import flatten, known, unflatten
 from engramma.streams import Task
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -40,8 +49,9 @@ class Guard:
 
     `loss(outputs (B,...), targets (B,...))` is the mean loss of a batch. `method` is a name (l2, ewc,
     mas, si, gem, agem or vanilla) or a method of `engramma.methods` with settings of its own. `strength`
-    is a penalty's lambda or the proportion of items that a projection keeps; None for the default.
-    `chunk` items are differentiated at once where a method wants every item's gradient.
+    is a penalty's lambda, which must be given, or the proportion of items that a projection keeps. `chunk`
+    items are differentiated at once where a method wants every item's gradient. `limit` is the largest
+    learning rate of plain gradient descent that the penalty bears.
 
     Examples
     --------
@@ -73,12 +83,19 @@ class Guard:
         self.replicas = Replicas((seed,))
         self.tasks, self.step = 0, 0
         self.state: Any = self.method.start(self.flat.theta())
+        self.limit = math.inf
         self._last: tuple[Tensor, Tensor, Tensor] | None = None
+        self._move: Tensor | None = None  # the optimiser's last
 
     def steer(self) -> None:
         """Turn the parameters' gradients into the way to step."""
         theta, own = self.flat.theta(), self.flat.grad()
         step = self.method.steer(self.state, self._now(None), theta, own)
+        if self.limit < math.inf and not bool((step.isfinite() | (theta.isfinite() & ~own.isfinite())).all()):
+            raise ValueError(
+                f"{self._strength} is too much for this optimiser's steps, which threw the parameters ever "
+                f"further off; plain gradient descent may have a learning rate of at most {self.limit:.2g}"
+            )
         self.flat.set_grad(step)
         self._last = (theta, own, step)
 
@@ -87,8 +104,19 @@ class Guard:
         if self._last is None:
             raise RuntimeError("observe() takes note of a step: call steer() before the optimiser's step")
         theta, own, step = self._last
-        self.state = self.method.observe(self.state, self._now(None), own, step, self.flat.theta() - theta)
+        before, self._move = self._move, self.flat.theta() - theta
+        self.state = self.method.observe(self.state, self._now(None), own, step, self._move)
         self._last, self.step = None, self.step + 1
+        if self.limit == math.inf or (found := pace(step, self._move, before)) is None:
+            return
+        rate, momentum = found
+        # What no step moves stays at rest, however stiff: the output layer of another task.
+        most = self._limit(torch.where(step == 0, 0.0, self.state.weight)) * (1 + momentum)
+        if rate > most:
+            raise ValueError(
+                f"{self._strength} times a learning rate of {rate:.2g} is too much: every step would throw "
+                f"the parameters further off; lower the rate below {most:.2g}, or the strength as far"
+            )
 
     def consolidate(self, x: Tensor, y: Tensor) -> None:
         """Take stock after a task, of its inputs x (B,...) and targets y (B,...), in random order."""
@@ -98,12 +126,57 @@ class Guard:
         weight = torch.ones(1, len(x), dtype=theta.dtype, device=theta.device)
         ids = (self.tasks << 32) + torch.arange(len(x), device=theta.device)[None]
         items = Items(x[None], y[None], weight, ids)
-        self.state = self.method.consolidate(self.state, self._now(items), theta)
-        self.tasks, self.step, self._last = self.tasks + 1, 0, None
+        state = self.method.consolidate(self.state, self._now(items), theta)
+        self.limit = self._limit(getattr(state, "weight", None))
+        self.state, self.tasks, self.step, self._last = state, self.tasks + 1, 0, None
 
     def report(self) -> dict[str, Any]:
         """What the method has to say of its state."""
         return self.method.report(self.state)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the guard knows between two steps: to be saved with the model's and the optimiser's."""
+        tensors: dict[str, Tensor] = {}
+        told = {"state": self.state, "move": self._move}
+        tree = flatten(told, "guard", tensors)
+        counts = {"seed": self.replicas.seeds[0], "tasks": self.tasks, "step": self.step}
+        return {"method": self._described, **counts, "tree": tree, "tensors": tensors}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where `state_dict` was taken, with the same model and method; the strength may be another."""
+        if state["method"] != self._described:
+            raise ValueError(f"the state must be of {self._described}, not of {state['method']}")
+        theta = self.flat.theta()
+        tensors = {k: t.to(theta.device) for k, t in state["tensors"].items()}
+        told = unflatten(state["tree"], tensors, known(self.method))
+        sizes = {len(part.flatten()) for part in _parameters(told["state"], told["move"])}
+        if sizes - {theta.numel()}:
+            raise ValueError(
+                f"the state must be of a model with {theta.numel()} parameters, not {min(sizes)}"
+            )
+        self.limit = self._limit(getattr(told["state"], "weight", None))
+        self.state, self._move, self._last = told["state"], told["move"], None
+        self.replicas, self.tasks, self.step = Replicas((state["seed"],)), state["tasks"], state["step"]
+
+    @property
+    def _described(self) -> str:
+        """The method and its settings, whatever its strength."""
+        key = self.method.strength_name
+        return repr(replace(self.method, **({key: 0.0} if key else {})))
+
+    @property
+    def _strength(self) -> str:
+        return f"strength {self.method.strength:g}" if isinstance(self.method, Penalty) else "strength"
+
+    def _limit(self, weight: Tensor | None) -> float:
+        """2 over the stiffness of the penalty's stiffest parameter; infinite where nothing is held."""
+        if weight is None or not isinstance(self.method, Penalty):
+            return math.inf
+        most = float(weight.max())
+        if not math.isfinite(most):
+            raise ValueError("importances must be finite: the loss or the outputs of an item are not")
+        stiffness = 2 * self.method.half * cast(float, self.method.strength) * most
+        return 2 / stiffness if stiffness > 0 else math.inf
 
     def _now(self, items: Items | None) -> Now:
         # A penalty asks for the task's number while it steers, and for its items when it takes stock.
@@ -203,16 +276,36 @@ class Flat:
                 module.training = was
 
 
+def pace(step: Tensor, move: Tensor, before: Tensor | None) -> tuple[float, float] | None:
+    """(rate, momentum) of gradient descent: move = momentum * before - rate * step. None where an optimiser
+    moves by another rule (Adam, whose steps have a length of their own), or it cannot be told."""
+    if step.numel() <= 4:  # any rule would fit
+        return None
+    g, m = -step.flatten().float(), move.flatten().float()
+    b = torch.zeros_like(m) if before is None else before.flatten().float()
+    dots = torch.stack([g @ g, g @ b, b @ b, g @ m, b @ m, m @ m])
+    gg, gb, bb, gm, bm, mm = (float(x) for x in dots.tolist())
+    apart = gg * bb - gb * gb
+    if not gg > 0 or apart < 1e-3 * gg * bb:  # along one line rate and momentum cannot be told apart
+        return None
+    rate, momentum, fresh = gm / gg, 0.0, gg
+    if bb > 0 and bm * gg > gm * gb:
+        rate, momentum, fresh = (gm * bb - bm * gb) / apart, (bm * gg - gm * gb) / apart, apart / bb
+    off = mm - 2 * (rate * gm + momentum * bm) + rate**2 * gg + 2 * rate * momentum * gb + momentum**2 * bb
+    # What is left must be little beside what the step alone explains.
+    return (rate, momentum) if rate > 0 and momentum < 1 and off < 0.01 * rate**2 * fresh else None
+
+
+def _parameters(state: Any, *rest: Tensor | None) -> list[Tensor]:
+    """What there is of a state that has an entry for every parameter."""
+    return [part for part in (getattr(state, "weight", None), *rest) if part is not None]
+
+
 def _method(method: str | Method, strength: float | None) -> Method:
     if isinstance(method, str):
         if method not in ALLOWED:
             raise ValueError(f"method must be one of {', '.join(ALLOWED)}, not {method!r}")
-        kind = METHODS[method]
-        if strength is None:
-            return kind()
-        if kind.strength_name is None:
-            raise ValueError(f"strength must be None for the method {method!r}, which has none")
-        return kind(**{kind.strength_name: strength})
+        return of_strength(method, strength)
     if strength is not None:
         raise ValueError("strength must be None where method is not a name: set it in the method")
     if not isinstance(method, Penalty | Projection | Vanilla):

@@ -128,8 +128,8 @@ def _slopes(
 ) -> tuple[Tensor, Tensor]:
     """`pull` (B,K) = dL/do taken back to the probe (B,N) and to theta (M,N)."""
     network = _network(theta, beta, classes, interaction, n, leak, kernel)
-    k, first = network.kernel, network.visible
-    x = k.prepare(probe[None], theta.dtype)
+    k, first = network.arithmetic, network.visible
+    x = network.kernel.prepare(probe[None], theta.dtype)
     h = network.similarity(theta[None], x)
     a = (network.scale * theta[None, :, first:]).contiguous()
     dh, da = k.slopes(h, a, pull[None].contiguous(), network.interaction, None)

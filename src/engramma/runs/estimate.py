@@ -17,7 +17,6 @@ from engramma.runs.planning import free_memory, memory, plan, work
 from engramma.runs.setup import build
 from engramma.runs.study import total_work
 from engramma.store.records import Store
-from engramma.train import train
 
 
 class Estimate(NamedTuple):
@@ -86,7 +85,7 @@ def tried(
     short = seed_major([e.but(epochs=50, tasks=e.tasks) for e in pack])
     built = build(short, device, kernel, data_dir)
     with suited_threads(device, pack):
-        steps = train(*built, short[0].batch_size, short[0].cut)
+        steps = built.train()
         next(steps)  # the first compiles and warms up
         _wait(device)
         begun, epochs = time.perf_counter(), 0

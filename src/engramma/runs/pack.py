@@ -24,7 +24,6 @@ from engramma.runs.setup import Built, build
 from engramma.store import checkpoints
 from engramma.store.checkpoints import Checkpoint
 from engramma.store.records import Record, Store
-from engramma.train import train
 
 if TYPE_CHECKING:
     from engramma.runs.watch import Watcher
@@ -106,18 +105,7 @@ def run_pack(
     started = written = time.perf_counter()
     pace = PACE
     if theta is not None:  # else every task was learned: only records were missing
-        steps = train(
-            built.network,
-            built.stream,
-            built.method,
-            built.optimiser,
-            built.replicas,
-            theta,
-            first.batch_size,
-            first.cut,
-            resume,
-        )
-        for moment in steps:
+        for moment in built._replace(theta=theta).train(resume):
             ledger.watch(moment.moving, moment.task, moment.epoch)
             scores = None
             if moment.ends_task or moment.epoch % every == 0:
@@ -263,7 +251,7 @@ def facts(device: torch.device | str, built: Built, ledger: Ledger, name: str) -
         },
         "device": f"{place.type} ({model})",
         "threads": torch.get_num_threads(),
-        "kernel": built.network.kernel.name,
+        "kernel": built.network.arithmetic.name,
         "pack": name,
         "replicas": len(built.replicas),
         "seconds": sum(ledger.seconds),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,15 +20,24 @@ from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser
 from engramma.replicas import Replicas
 from engramma.streams import ClassStream, StateStream, Stream, datasets
+from engramma.train import Moment, train
 
 
 class Built(NamedTuple):
+    """What `engramma.train.train` takes, in its order: `for moment in build(runs).train(): ...`"""
+
     network: DenseMemory
     stream: Stream
     method: Method
     optimiser: Optimiser
     replicas: Replicas
     theta: Tensor  # (R,M,N) initial memories
+    batch_size: int | str | None
+    cut: str
+
+    def train(self, resume: tuple[int, Any] | None = None) -> Iterator[Moment]:
+        """Train on every task. `resume`: (tasks already learned, method state), `theta` being theirs."""
+        return train(*self, resume=resume)
 
 
 def build(
@@ -37,7 +46,7 @@ def build(
     kernel: str = "auto",
     data_dir: str | Path | None = None,
 ) -> Built:
-    """What train() needs for experiments that train together, replica by replica in their order.
+    """What training needs for experiments that train together, replica by replica in their order.
 
     Items are shared by replicas of one seed where these stand together, as many for each seed.
     """
@@ -105,6 +114,8 @@ def build(
         optimiser,
         replicas,
         replicas.memories(count, stream.neurons, first.spread, **place),
+        first.batch_size,
+        first.cut,
     )
 
 

@@ -19,13 +19,25 @@ import torch
 from torch import Tensor
 
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial
+from engramma.kernels.compiled import written_out as knows
 from engramma.kernels.numba import loops
 from engramma.kernels.numba import signs as bits
 from engramma.kernels.numba.threads import cut, each, sum_blocks, sum_parts
 from engramma.kernels.reference import prepare
 from engramma.losses import Loss
 
-__all__ = ["gradient", "moments", "prepare", "product", "product_back", "pull", "scores", "slopes", "step"]
+__all__ = [
+    "gradient",
+    "knows",
+    "moments",
+    "prepare",
+    "product",
+    "product_back",
+    "pull",
+    "scores",
+    "slopes",
+    "step",
+]
 
 name = "numba"
 

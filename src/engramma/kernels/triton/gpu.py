@@ -11,13 +11,25 @@ from torch import Tensor
 
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial
 from engramma.kernels import reference
-from engramma.kernels.reference import moments, prepare, product, product_back, slopes
+from engramma.kernels.compiled import written_out as knows
+from engramma.kernels.reference import in_turn, moments, prepare, product, product_back, slopes
 from engramma.kernels.triton.jit import _pull, _scores, _step
 from engramma.losses import Loss
 
 name = "triton"
 
-__all__ = ["moments", "prepare", "product", "product_back", "pull", "scores", "slopes", "step"]
+__all__ = [
+    "gradient",
+    "knows",
+    "moments",
+    "prepare",
+    "product",
+    "product_back",
+    "pull",
+    "scores",
+    "slopes",
+    "step",
+]
 
 MOST_MEMORIES = 2048  # a program keeps all memories of an item in registers
 
@@ -66,6 +78,9 @@ def pull(
     dh = torch.empty_like(h, memory_format=torch.contiguous_format)
     da = launch_pull(h, a, target, share, loss, f, u, dh, dh, lift=0)
     return dh, da.to(h.dtype)
+
+
+gradient = in_turn(product, pull, product_back)
 
 
 def launch_pull(

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from engramma.interactions import Interaction
 from engramma.kernels import reference
-from engramma.kernels.lift import lift_of
+from engramma.kernels.compiled import lift_of
+from engramma.kernels.compiled import written_out as knows
 from engramma.kernels.triton import gpu as triton_gpu
 from engramma.kernels.triton.gpu import scores, step
 from engramma.kernels.triton.jit import _split
@@ -24,7 +25,18 @@ from engramma.losses import Loss
 
 name = "triton-mixed"
 
-__all__ = ["moments", "prepare", "product", "product_back", "pull", "scores", "slopes", "step"]
+__all__ = [
+    "gradient",
+    "knows",
+    "moments",
+    "prepare",
+    "product",
+    "product_back",
+    "pull",
+    "scores",
+    "slopes",
+    "step",
+]
 
 
 class Parts(NamedTuple):
@@ -94,6 +106,9 @@ def pull(
     lo = torch.empty_like(hi)
     da = triton_gpu.launch_pull(h, a, target, share, loss, f, u, hi, lo, lift)
     return Parts(hi, lo, bits), da.mul_(2.0**-bits)
+
+
+gradient = reference.in_turn(product, pull, product_back)
 
 
 def slopes(h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -290,6 +290,26 @@ def test_states_come_back_as_they_were(tmp_path: Path) -> None:
     assert torch.equal(again["plain"][5][1], zero)
 
 
+def test_a_checkpoint_comes_back_to_the_bit_and_in_its_order(tmp_path: Path) -> None:
+    """The first score is what averages are taken of; a method may go through its state in order too."""
+    order = ["scores/b", "scores/a", "curves/b", "curves/a", "marks", "broke"]
+    measured = {name: torch.tensor([float(k)]) for k, name in enumerate(order)}
+    signed = torch.tensor([[[1.0, -0.0, 0.0]]])
+    state = {"z": signed, "a": float("inf"), "m": float("nan"), "b": {"y": 1, "x": 0.5}}
+    store = Store(tmp_path)
+    checkpoints.save(store, "b" * 20, checkpoints.Checkpoint(("a" * 20,), 1, signed, state, measured, {}))
+    back = checkpoints.load(store, "b" * 20, 1, METHODS["vanilla"](), "cpu")
+    assert back is not None
+    assert list(back.measured) == order
+    assert list(back.state) == list(state)
+    assert list(back.state["b"]) == ["y", "x"]
+    assert back.state["a"] == float("inf")
+    assert np.isnan(back.state["m"])
+    for tensor in (back.theta, back.state["z"]):
+        assert tensor is not None
+        assert torch.equal(tensor.signbit(), signed.signbit())
+
+
 def test_a_checkpoint_cannot_name_any_class() -> None:
     tree = {"named": "Popen", "parts": [{"plain": "true"}]}
     with pytest.raises(KeyError):

@@ -23,6 +23,7 @@ from engramma.runs.forks import branch, lineage
 from engramma.runs.setup import Built, build
 from engramma.store import checkpoints
 from engramma.store.checkpoints import Checkpoint
+from engramma.store.files import plain
 from engramma.store.records import Record, Store
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def run_pack(
                 done = moment.task + 1
                 ledger.seconds.append(time.perf_counter() - started)
                 started = time.perf_counter()
-                ledger.report = built.method.report(moment.state)
+                ledger.report = plain(built.method.report(moment.state))  # as a file gives it back
                 whole = keep or done < first.tasks
                 saved = Checkpoint(
                     tuple(e.name for e in ordered),
@@ -201,13 +202,11 @@ class Ledger:
         return {**out, "marks": torch.tensor(self.marks), "broke": self.broke}
 
     def facts(self) -> dict[str, Any]:
-        return {"seconds": self.seconds, "report": self.report, "scores": list(self.scores)}
+        return {"seconds": self.seconds, "report": self.report}
 
     def restore(self, point: Checkpoint) -> None:
         measured = point.measured
-        # A file of tensors keeps no order, and the first score is the one that averages are taken of.
-        there = sorted(k[7:] for k in measured if k.startswith("scores/"))
-        self.scores = {k: measured[f"scores/{k}"].clone() for k in point.facts.get("scores", there)}
+        self.scores = {k[7:]: v.clone() for k, v in measured.items() if k.startswith("scores/")}
         self.curves = {k[7:]: list(v.unbind(0)) for k, v in measured.items() if k.startswith("curves/")}
         self.marks, self.broke = measured["marks"].tolist(), measured["broke"]
         self.seconds, self.report = list(point.facts["seconds"]), point.facts["report"]

@@ -10,6 +10,7 @@ only those that the method's own modules already know are made again.
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import sys
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ from engramma.store.files import (
 )
 from engramma.store.records import NAME, Store
 
+KINDS = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -41,7 +44,7 @@ class Checkpoint:
     done: int
     theta: Tensor | None  # (R,M,N); None where every task was learned and nobody asked to keep it
     state: Any
-    measured: dict[str, Tensor]
+    measured: dict[str, Tensor]  # in the order in which they were saved
     facts: dict[str, Any]
 
 
@@ -56,9 +59,10 @@ def _tensors(point: Checkpoint) -> tuple[dict[str, Tensor], Any]:
 
 def save(store: Store, pack: str, point: Checkpoint) -> None:
     tensors, tree = _tensors(point)
-    small, types = {}, {}
+    small, types = {}, []  # a file of tensors keeps no order, and JSON here none of a table: a list does
     for name, tensor in tensors.items():
-        small[name], types[name] = _shrink(tensor)
+        small[name], kind = _shrink(tensor)
+        types.append([name, kind])
     head = {"runs": list(point.runs), "done": point.done, "state": tree, "types": types, "facts": point.facts}
     files = {"checkpoint.json": pack_json(head), "tensors.safetensors": pack_tensors(small)}
     write_folder(store.checkpoints / pack / str(point.done), files, store.owner, replace=True)
@@ -82,8 +86,10 @@ def load(
     try:
         files = read_folder(place)
         head = _head(files["checkpoint.json"])
+        if head["done"] != done:
+            raise ValueError(f"it is of {head['done']} tasks")
         tensors = unpack_tensors(files["tensors.safetensors"])
-        tensors = {k: v.to(device, _dtype(head["types"][k])) for k, v in tensors.items()}
+        tensors = {name: tensors[name].to(device, _dtype(kind)) for name, kind in head["types"]}
         theta = tensors.get("theta")
         state = None
         if method is not None and theta is not None:
@@ -105,18 +111,17 @@ def _head(data: bytes) -> dict[str, Any]:
     runs, facts = head["runs"], head["facts"]
     if not isinstance(runs, list) or not all(isinstance(r, str) and NAME.fullmatch(r) for r in runs):
         raise ValueError("runs must be names of runs")
-    if type(head["done"]) is not int or not isinstance(head["types"], dict):
-        raise ValueError("done must be a number of tasks, and types a table")
+    if type(head["done"]) is not int or not isinstance(head["types"], list):
+        raise ValueError("done must be a number of tasks, and types a list")
     if not isinstance(facts, dict):
         raise ValueError("facts must be a table")
     return {**head, "runs": tuple(runs)}
 
 
 def _dtype(name: str) -> torch.dtype:
-    found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype):
+    if name not in KINDS:
         raise ValueError(f"no type of numbers is called {name!r}")
-    return found
+    return getattr(torch, name)
 
 
 def latest(store: Store, pack: str, method: Method, device: torch.device | str) -> Checkpoint | None:
@@ -176,10 +181,12 @@ def flatten(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
         tensors[path] = value
         return {"tensor": path}
+    if isinstance(value, float) and not math.isfinite(value):  # JSON has no such number
+        return {"float": str(float(value))}
     if value is None or isinstance(value, bool | int | float | str):
         return {"plain": value}
     if isinstance(value, dict) and all(isinstance(k, str) for k in value):
-        return {"dict": {k: flatten(v, f"{path}/{k}", tensors) for k, v in value.items()}}
+        return {"dict": [[k, flatten(v, f"{path}/{k}", tensors)] for k, v in value.items()]}
     if isinstance(value, list | tuple):
         parts = [flatten(v, f"{path}/{i}", tensors) for i, v in enumerate(value)]
         return (
@@ -198,8 +205,10 @@ def unflatten(tree: Any, tensors: dict[str, Tensor], classes: dict[str, type]) -
         return tensors[tree["tensor"]]
     if "plain" in tree:
         return tree["plain"]
+    if "float" in tree:
+        return float(str(tree["float"]))
     if "dict" in tree:
-        return {k: unflatten(v, tensors, classes) for k, v in tree["dict"].items()}
+        return {k: unflatten(v, tensors, classes) for k, v in tree["dict"]}
     if "named" in tree:
         return classes[tree["named"]](*(unflatten(v, tensors, classes) for v in tree["parts"]))
     kind = list if "list" in tree else tuple
@@ -221,6 +230,7 @@ def _shrink(tensor: Tensor) -> tuple[Tensor, str]:
     kind = str(tensor.dtype).removeprefix("torch.")
     if tensor.is_floating_point() and tensor.numel():
         small = tensor.to(torch.int8)
-        if bool((small.to(tensor.dtype) == tensor).all()):
+        same = (small.to(tensor.dtype) == tensor) & (tensor.signbit() == (small < 0))  # no -0 among them
+        if bool(same.all()):
             return small, kind
     return tensor, kind

@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 from benchmarks.race import write
+from engramma import studies
 from engramma.experiment import Experiment, described, read
-from engramma.paper import studies
 from engramma.runs import cluster, study
 from engramma.store.records import Record, Store
 

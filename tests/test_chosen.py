@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from engramma import studies
 from engramma.cli import app
-from engramma.paper import studies
 from engramma.search import choice as chosen
 from engramma.search.spaces import FIRST_SEED
 from engramma.show import tables

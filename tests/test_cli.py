@@ -17,10 +17,10 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
+from engramma import studies
 from engramma.cli import app
 from engramma.cli.options import given
 from engramma.experiment import Experiment, read
-from engramma.paper import studies
 from engramma.runs import study
 from engramma.store.records import Store
 from engramma.streams.datasets import MNIST

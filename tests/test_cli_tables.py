@@ -10,8 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from engramma import studies
 from engramma.cli import OneLine, tables
-from engramma.paper import studies
 from engramma.store.records import Record, Store
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from engramma import measures, methods
+from engramma import measures, methods, studies
 from engramma.cli.options import pairs
 from engramma.experiment import described
 from engramma.interactions import LeakyRectifiedPolynomial
@@ -21,7 +21,6 @@ from engramma.kernels import kernel_for
 from engramma.methods import Method
 from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser
-from engramma.paper import studies
 from engramma.replicas import Replicas
 from engramma.show import tables, typeset
 from engramma.store import archive

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from engramma import studies
 from engramma.cli import app
-from engramma.paper import studies
 from engramma.store.records import Store
 
 

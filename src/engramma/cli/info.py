@@ -24,9 +24,8 @@ def info(
     import torch
     from rich.table import Table
 
-    from engramma import __version__
+    from engramma import __version__, studies
     from engramma.methods import METHODS
-    from engramma.paper import studies
     from engramma.runs import planning
 
     def installed(name: str) -> str:

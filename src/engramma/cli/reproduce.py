@@ -24,7 +24,7 @@ from engramma.cli.train import (
 )
 
 if TYPE_CHECKING:
-    from engramma.paper.studies import Run, Study
+    from engramma.studies import Run, Study
 
 OutOption = Annotated[Path, typer.Option(help="Folder for tables and figures.", rich_help_panel=WHERE)]
 
@@ -74,7 +74,7 @@ def reproduce(
     where it stopped. Several processes may work on one store at a time: they
     share the work, and --cluster has those of a Dask cluster do it.
     """
-    from engramma.paper import studies
+    from engramma import studies
 
     if list_:
         _list()
@@ -125,7 +125,7 @@ def demo(
     Nine methods against forgetting at four vertices: five tasks of permuted
     digits one after another, three seeds each. Nothing is downloaded.
     """
-    from engramma.paper import studies
+    from engramma import studies
 
     study, out = studies.load("table2"), out / "demo"
     runs = study.runs("demo")
@@ -147,7 +147,7 @@ def _list() -> None:
     from rich import box
     from rich.table import Table
 
-    from engramma.paper import studies
+    from engramma import studies
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     for column in ("study", "paper", "what", "runs"):

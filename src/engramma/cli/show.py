@@ -16,9 +16,9 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from engramma.experiment import Experiment
-    from engramma.paper.studies import Run
     from engramma.runs.study import Outcome, Work
     from engramma.store.records import Record
+    from engramma.studies import Run
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)

@@ -15,10 +15,10 @@ from engramma.cli.train import DataOption
 
 if TYPE_CHECKING:
     from engramma.experiment import Experiment
-    from engramma.paper.studies import Study
     from engramma.search.choice import Choice
     from engramma.show.agreement import Table
     from engramma.store.records import Record
+    from engramma.studies import Study
 
 FORMATS = ("rich", "md", "latex", "csv")
 EVERYTHING = "scores"  # the table of whatever a store holds
@@ -133,7 +133,7 @@ def figure(
     A kind of figure in place of a study's name draws it from all records of
     the store. Pictures of memories need records made with --keep-memories.
     """
-    from engramma.paper import studies
+    from engramma import studies
     from engramma.show import figures
 
     if kind is not None and kind not in figures.KINDS:
@@ -193,7 +193,7 @@ def _format(form: str, out: Path | None) -> str:
 def _tables(
     name: str, known: dict[str, Callable[..., Table]], score: str | None
 ) -> list[Callable[..., Table]]:
-    from engramma.paper import studies
+    from engramma import studies
 
     kinds = [EVERYTHING] if name == EVERYTHING else studies.load(name).tables or [EVERYTHING]
     if score is None:
@@ -220,7 +220,7 @@ def _records(
     changes: Sequence[str] | None = None,
 ) -> list[Record]:
     """Those of a study's runs that the store has, in the study's order; or all of the store."""
-    from engramma.paper import studies
+    from engramma import studies
 
     there = _open(store)
     if name == EVERYTHING:

@@ -169,8 +169,8 @@ def _base(
     study_name: str, method: str, vertex: float, told: dict[str, Any], scale: str | None
 ) -> tuple[Any, str]:
     """(the experiment to search with, its scale): the study's at the scale, then what was told."""
+    from engramma import studies
     from engramma.experiment import read
-    from engramma.paper import studies
 
     if scale is None:
         scale = "paper" if told.get("data", "digits") == "mnist" else "demo"
@@ -210,7 +210,7 @@ def _grid(
     rates: str | None,
     temperatures: str | None,
 ) -> Search:
-    from engramma.paper import studies
+    from engramma import studies
     from engramma.search import spaces as searches
 
     base, scale = _base("general-smallest", name, vertex, told, scale)

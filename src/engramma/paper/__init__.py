@@ -1,1 +1,1 @@
-"""The paper: the numbers it printed, and its tables and figures as studies."""
+"""What the paper printed."""

@@ -9,9 +9,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from engramma import studies
 from engramma.checks import LARGE, method_class
 from engramma.experiment import Experiment
-from engramma.paper import studies
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -1,4 +1,4 @@
-"""The paper's tables and figures as files: one TOML each, at three scales, expanded into experiments.
+"""Tables and figures as files: one TOML each, at three scales, expanded into experiments.
 
     title, paper             what it is, and where in the paper
     tables, figures          what to draw from its records

@@ -22,13 +22,13 @@ import numpy as np
 import pytest
 
 from engramma.experiment import read, read_toml
+from engramma.methods.state import known
 from engramma.runs import pack as packs
 from engramma.runs import study
 from engramma.runs.estimate import estimate
 from engramma.runs.setup import build
 from engramma.search import choice as chosen
 from engramma.store import checkpoints, files, scores
-from engramma.store.checkpoints import known
 from engramma.store.files import Damaged
 from engramma.store.records import Record, Store
 

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 
 from engramma.experiment import Experiment, read
 from engramma.methods import METHODS, Anchored, Buffer
+from engramma.methods.state import flatten, known, unflatten
 from engramma.runs.study import run
 from engramma.store import checkpoints, files
-from engramma.store.checkpoints import flatten, known, unflatten
 from engramma.store.claims import Claims
 from engramma.store.records import Record, Store
 

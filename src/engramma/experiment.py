@@ -29,7 +29,7 @@ VARYING = ("seed", "strength", "learning_rate", "initial_temperature", "final_te
 LATER = {"normalise": "velocity", "recall_leak": None, "loss": "squared"}
 STATES = {"data": "states", "tasks": 2, "items": 10}  # of a stream of states, where nothing is said
 
-HEAT = {"ge": 1e-6, "le": 1e6}  # wide apart as they may be, what lies between two is never rounded to 0
+COLDEST, HOTTEST = 1e-6, 1e6  # wide apart as they may be, what lies between two is never rounded to 0
 
 # TOML has no null: "none" stands for it.
 Optional = BeforeValidator(lambda value: None if value == "none" else value)
@@ -43,20 +43,15 @@ def _batch(value: Any) -> Any:
     raise ValueError(f"batch_size must be a whole number of 1 or more, all, or none, not {shown(value)}")
 
 
-def _temperatures(cls: Any, given: dict[str, Any]) -> dict[str, float]:
-    """What "auto" stands for, where a temperature is that."""
-    auto = [k for k in ("initial_temperature", "final_temperature") if given.get(k) == "auto"]
-    fields = Experiment.model_fields
-    memories, tasks, vertex = (given.get(k, fields[k].default) for k in ("memories", "tasks", "vertex"))
-    settings = given.get("settings", {})
-    if not auto or not isinstance(settings, dict) or not all(
-        isinstance(v, int | float) and v > 0 for v in (memories, tasks, vertex)
-    ):  # fmt: skip
-        return {}  # what is wrong with them is said where they are checked
-    from engramma.optimiser import temperature
+def _temperature(value: Any) -> Any:
+    if value == "auto" or (type(value) in (int, float) and COLDEST <= value <= HOTTEST):
+        return value if value == "auto" else float(value)
+    raise ValueError(
+        f"a temperature must be between {COLDEST:g} and {HOTTEST:g}, or auto, not {shown(value)}"
+    )
 
-    awake = cls.memories(settings, memories, tasks)[1] if hasattr(cls, "memories") else memories
-    return dict.fromkeys(auto, float(f"{temperature(awake, vertex):.4g}"))
+
+Temperature = Annotated[float | str, BeforeValidator(_temperature)]
 
 
 def setting(default: Any, panel: str, description: str, **limits: Any) -> Any:
@@ -122,8 +117,10 @@ class Experiment(BaseModel):
     learning_rate: float = setting(0.1, "Training", "at the start of each task", gt=0, le=LARGE)
     decay: float = setting(0.999, "Training", "of the learning rate, each epoch", gt=0, le=1)
     momentum: float = setting(0.6, "Training", "share of the last step kept", ge=0, lt=1)
-    initial_temperature: float = setting(0.875, "Training", "1/beta at the start of each task", **HEAT)
-    final_temperature: float = setting(0.875, "Training", "1/beta at its end", **HEAT)
+    initial_temperature: Temperature = setting(
+        0.875, "Training", "1/beta at the start of each task; auto: what suits n and the memories that learn"
+    )
+    final_temperature: Temperature = setting(0.875, "Training", "1/beta at its end; auto: the same")
     epochs: int = setting(500, "Training", "of each task", ge=1, le=1_000_000_000)
     batch_size: Annotated[int | str | None, BeforeValidator(_batch)] = setting(
         "all", "Training", "items a step; all, rehearsed ones too; none: as many as a task has"
@@ -157,8 +154,7 @@ class Experiment(BaseModel):
         if given.get("data") == "digits":
             given = {"items": 1000, **given}  # it has no 10,000
         cls = method_class(str(given.get("method", "vanilla")))
-        given = {**getattr(cls, "suits", {}), **given}
-        return {**given, **_temperatures(cls, given)}
+        return {**getattr(cls, "suits", {}), **given}
 
     @model_validator(mode="after")
     def _fits_together(self) -> Experiment:

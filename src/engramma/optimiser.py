@@ -83,13 +83,19 @@ class Optimiser:
         return move if active is None else torch.where(active[:, None, None], move, 0.0)
 
 
-def temperature(memories: int, n: float) -> float:
-    """A temperature that suits so many memories, learning at once, at vertex n.
+def temperature(n: float, memories: int, neurons: int, rate: float, decay: float, epochs: int) -> float:
+    """One that suits vertex n and so many memories, learning at once for so many epochs.
 
-    Scores are sums over memories of the n-th power of beta: with fewer of them beta has to rise by the n-th
-    root (docs/allocation.md has the measurements).
+    A score is about sum_m 2 n a_m h_m^(n-1): of h near beta, and of a class weight over N, which can move no
+    further than the steps of a task together, W = rate sum_e decay^e. For scores near 1
+
+        T = c (K / 512 * W / W_0 * 794 / N)^(1/n),   c = 0.76
+
+    with W_0 that of 500 epochs at rate 0.1. What was measured of it stands in docs/allocation.md.
     """
-    return 0.76 * (memories / 512) ** (1 / n)
+    path = rate * sum(decay**epoch for epoch in range(1, epochs + 1))
+    usual = 0.1 * sum(0.999**epoch for epoch in range(1, 501))
+    return 0.76 * (memories / 512 * path / usual * 794 / neurons) ** (1 / n)
 
 
 def check_order(normalise: str) -> None:

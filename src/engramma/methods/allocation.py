@@ -11,8 +11,9 @@ of different scales, so each keeps two numbers, mean and deviation of e_g over t
 
     z_g(x) = (e_g(x) - mean_g) / deviation_g
 
-and the answer is the groups' own answers, each counting by p_g(x) = softmax_g of SHARPNESS z_g(x). The energy
-is taken at temperature 1: f is homogeneous, so that a temperature only adds a constant to e.
+and the answer is the groups' own answers tanh(o_g), each counting by p_g(x) = softmax_g (2 z_g(x) + m_g(x)),
+m_g being how far its highest answer lies above its second. The energy is taken at temperature 1: f is
+homogeneous, so that a temperature only adds a constant to e.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ BESIDE: dict[str, type[Method]] = {  # what a group may do about the tasks that 
     "si": SI,
 }
 SHARPNESS = 2.0  # how much a deviation counts where groups answer together
-NEAR = 0.3  # how near to an item of its task a memory begins
+LLOYD = 8  # rounds in which centres are moved
 SAMPLE = 200  # items that tell whether a group knows a task
 
 __all__ = ["Allocation", "Allotted", "Anchored", "Buffer", "Grouped", "familiarity"]
@@ -99,13 +100,12 @@ class Grouped(DenseMemory):
         net, classes = self.alone(), slice(self.visible, self.neurons)
         if self.owner is not None and task is not None and task < self.owner.shape[1]:
             return net.predict(taken(theta, places(self.owner[:, task], self.each)), probe)
-        weight = torch.softmax(SHARPNESS * self.known(theta, probe), -1)
-        net = net.recalling
-        total: Tensor | float = 0.0
-        for g, part in enumerate(self.parts(theta)):
-            total = total + weight[..., g, None] * torch.tanh(net.scores(part, probe, classes)).to(weight)
-        assert isinstance(total, Tensor)
-        return total.argmax(-1)
+        z, net = self.known(theta, probe), net.recalling
+        answers = [torch.tanh(net.scores(part, probe, classes)).to(z) for part in self.parts(theta)]
+        answer = torch.stack(answers, 2)  # (R,B,G,C)
+        best = answer.topk(min(2, answer.shape[-1]), -1).values
+        p = torch.softmax(SHARPNESS * z + best[..., 0] - best[..., -1], -1)
+        return (p[..., None] * answer).sum(2).argmax(-1)
 
     def energy(self, theta: Tensor, state: Tensor) -> Tensor:
         net = self.alone()
@@ -161,18 +161,18 @@ class Allocation(Method):
 
     `groups`: how many, None one a task; where there are fewer, tasks go round. `grow`: the run's memories
     are those of one group, and every group brings its own; else all groups share them equally.
-    `wake` "energy": items name their group; "id": they are told whose they are. `begin` "items": memories
-    begin near items of the task, class by class; "noise": as they were drawn; "nearest": as a copy of the
-    group that knows the task's items best. `boundaries` "found": nobody says that a task is new: its first
-    items are looked at, a group that knows them within `alarm` deviations goes on learning, and where none
-    does another is opened. `beside`: what a group does about its own earlier tasks, a method by name and
-    its strength.
+    `wake` "energy": items name their group; "id": they are told whose they are. `begin` "centres": memories
+    begin near centres of the task's items, class by class; "noise": as they were drawn; "nearest": as a copy
+    of the group that knows the task's items best. `boundaries` "found": nobody says that a task is new: its
+    first items are looked at, a group that knows them within `alarm` deviations goes on learning, and where
+    none does another is opened. `beside`: what a group does about its own earlier tasks, a method by name
+    and its strength.
     """
 
     groups: int | None = None
     grow: bool = False
     wake: Literal["energy", "id"] = "energy"
-    begin: Literal["items", "noise", "nearest"] = "items"
+    begin: Literal["centres", "noise", "nearest"] = "centres"
     boundaries: Literal["given", "found"] = "given"
     alarm: float = 0.5
     beside: str = "vanilla"
@@ -181,6 +181,7 @@ class Allocation(Method):
     # What suits it, where a run says nothing else.
     suits: ClassVar[dict[str, Any]] = {
         "task_id": False,
+        "learning_rate": 0.03,
         "initial_temperature": "auto",
         "final_temperature": "auto",
     }
@@ -190,7 +191,7 @@ class Allocation(Method):
             raise ValueError(f"groups must be at least 1, not {self.groups}")
         if not 0 < self.alarm < float("inf"):
             raise ValueError(f"alarm must be above 0, not {self.alarm}")
-        for name, allowed in (("wake", ("energy", "id")), ("begin", ("items", "noise", "nearest")),
+        for name, allowed in (("wake", ("energy", "id")), ("begin", ("centres", "noise", "nearest")),
                               ("boundaries", ("given", "found")), ("beside", tuple(BESIDE))):  # fmt: skip
             if (value := getattr(self, name)) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
@@ -272,17 +273,8 @@ class Allocation(Method):
             return part
         if self.begin == "nearest" and known.shape[1]:
             return taken(theta, places(known.argmax(1), each))
-        items = now.task.train
-        rows, there = items.probe.shape[:2]
-        if now.network.classes:
-            pick = _class_by_class(items.target, each)
-        else:
-            pick = (torch.arange(each, device=theta.device) % there).expand(rows, -1)
-        row = torch.arange(rows, device=pick.device)[:, None]
-        near = items.probe[row, pick][..., : now.network.neurons].to(theta)
-        if now.network.classes:
-            near[..., now.network.visible :] = items.target[row, pick].to(theta)
-        return part + NEAR * near.repeat_interleave(len(theta) // len(near), 0)
+        begun = centres(now.task.train, each, now.network)
+        return part + begun.repeat_interleave(len(theta) // len(begun), 0).to(theta)
 
     def rehearse(self, state: Allotted, now: Now) -> Items | None:
         return self._beside.rehearse(self._own(state), now)
@@ -335,11 +327,33 @@ class Allocation(Method):
         )
 
 
-def _class_by_class(target: Tensor, count: int) -> Tensor:
-    """(S,count): places of items, the first of every class, then the second, and so on, round and round."""
-    classes = target.shape[-1]
-    label = target.argmax(-1)
-    one_hot = torch.nn.functional.one_hot(label, classes)
-    rank = (one_hot.cumsum(1) * one_hot).sum(-1) - 1
-    order = (rank * classes + label).argsort(1)
-    return order[:, torch.arange(count, device=target.device) % order.shape[1]]
+def centres(items: Items, count: int, network: DenseMemory) -> Tensor:
+    """(S,K,N): centres of the items of each class, equally many a class, with its class neuron on.
+
+    They begin at items, and are moved to the mean of the items nearest to them, a few times. Without
+    classes (states learned over all neurons): of all items alike.
+    """
+    found = [
+        _centres(*row, count, network) for row in zip(items.probe, items.target, items.weight, strict=True)
+    ]
+    return torch.stack(found)
+
+
+def _centres(probe: Tensor, target: Tensor, weight: Tensor, count: int, network: DenseMemory) -> Tensor:
+    x = probe[weight > 0, : network.neurons].to(target)
+    label = target[weight > 0].argmax(-1) if network.classes else torch.zeros_like(x[:, 0]).long()
+    kinds = label.unique().tolist()
+    made = torch.empty(count, network.neurons, dtype=x.dtype, device=x.device)
+    for number, kind in enumerate(kinds):
+        own, mine = x[label == kind], made[number :: len(kinds)]
+        centre = own[torch.arange(len(mine), device=x.device) % len(own)]
+        for _ in range(LLOYD):
+            near = torch.cdist(own, centre).argmin(1)
+            sums = torch.zeros_like(centre).index_add_(0, near, own)
+            size = torch.zeros_like(centre[:, 0]).index_add_(0, near, torch.ones_like(own[:, 0]))
+            centre = torch.where(size[:, None] > 0, sums / size[:, None].clamp(min=1), centre)
+        mine.copy_(centre)
+        if network.classes:
+            mine[:, network.visible :] = -1.0
+            mine[:, network.visible + kind] = 1.0
+    return made

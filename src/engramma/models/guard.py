@@ -33,9 +33,9 @@ from torch.func import functional_call, grad, vmap
 
 from engramma.checks import of_strength
 from engramma.methods import EWC, METHODS, Method, Now, Penalty, Projection, Vanilla
+from engramma.methods.state import flatten, known, unflatten
 from engramma.network import DenseMemory, Items
 from engramma.replicas import Replicas
-from engramma.store.checkpoints import flatten, known, unflatten
 from engramma.streams import Task
 
 Loss = Callable[[Tensor, Tensor], Tensor]

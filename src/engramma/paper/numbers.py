@@ -35,7 +35,7 @@ class Row(NamedTuple):
 @cache
 def reference() -> dict[str, Any]:
     """The whole file."""
-    return json.loads((files("engramma.paper.numbers") / "paper.json").read_text("utf-8"))
+    return json.loads((files(__package__ or "") / "paper.json").read_text("utf-8"))
 
 
 def vertices() -> tuple[int, ...]:

@@ -48,6 +48,11 @@ def _ask(e: Experiment, cost: str) -> Callable[..., Any]:
     return getattr(cls, cost, None) or partial(getattr(Method, cost).__func__, cls)
 
 
+def memories(e: Experiment) -> tuple[int, int]:
+    """How many there are in all, and how many of them learn at once."""
+    return _ask(e, "memories")(e.settings, e.memories, e.tasks)
+
+
 def _batch(e: Experiment, most: float) -> float:
     """Items of the largest step, of `most` there are."""
     if isinstance(e.batch_size, str):  # all
@@ -63,7 +68,7 @@ def work(e: Experiment, task: int) -> float:
     neurons, scored, items = sizes(e)
     extra, guarded = rehearsed(e, task)
     steps = math.ceil((items + extra) / _batch(e, items + extra))
-    return (items + extra + steps * guarded) * e.memories * (2 * neurons + 20 * scored)
+    return (items + extra + steps * guarded) * memories(e)[1] * (2 * neurons + 20 * scored)
 
 
 def memory(experiments: Sequence[Experiment]) -> int:
@@ -90,8 +95,8 @@ def memory(experiments: Sequence[Experiment]) -> int:
     rows = len({e.seed for e in experiments})
     test = first.items - items if first.stream != "states" else items
     kept_rows = rows if len({e.strength for e in experiments}) == 1 else count
-    arrays = count * first.memories * neurons * (8 + _ask(first, "state_arrays")(tasks))
-    scratch = 6 * count * (max(step, test) + guarded) * first.memories
+    arrays = count * memories(first)[0] * neurons * (8 + _ask(first, "state_arrays")(tasks))
+    scratch = 6 * count * (max(step, test) + guarded) * memories(first)[0]
     held = (neurons + scored) * (rows * (items + tasks * test) + 2 * kept_rows * (items + extra))
     return int(1.2 * number * (arrays + scratch + held))
 

@@ -17,7 +17,7 @@ from engramma.kernels import kernel_for
 from engramma.losses import Logistic, Squared
 from engramma.methods import Method
 from engramma.network import DenseMemory
-from engramma.optimiser import Optimiser
+from engramma.optimiser import Optimiser, temperature
 from engramma.replicas import Replicas
 from engramma.streams import ClassStream, StateStream, Stream, datasets
 from engramma.train import Moment, train
@@ -94,13 +94,13 @@ def build(
         method = cls(**first.settings, **({key: _each(experiments, "strength")} if key else {}))
     except TypeError as error:  # of a class of one's own, which says no more about its settings
         raise ValueError(f"method {first.method} does not take these settings: {error}") from None
-    count = getattr(cls, "memories", Method.memories)(first.settings, first.memories, first.tasks)[0]
+    count, awake = cls.memories(first.settings, first.memories, first.tasks)
     optimiser = Optimiser(
         _each(experiments, "learning_rate"),
         first.decay,
         first.momentum,
-        _each(experiments, "initial_temperature"),
-        _each(experiments, "final_temperature"),
+        _temperatures(experiments, "initial_temperature", awake, stream.neurons),
+        _temperatures(experiments, "final_temperature", awake, stream.neurons),
         first.epochs,
         first.clamp,
         first.restart,
@@ -117,6 +117,17 @@ def build(
         first.batch_size,
         first.cut,
     )
+
+
+def _temperatures(experiments: Sequence[Experiment], key: str, awake: int, neurons: int) -> Any:
+    """One, or one a replica; auto is what suits the `awake` memories that learn a task."""
+    found = []
+    for e in experiments:
+        told = getattr(e, key)
+        if told == "auto":
+            told = temperature(e.vertex, awake, neurons, e.learning_rate, e.decay, e.epochs)
+        found.append(told)
+    return found[0] if len(set(found)) == 1 else tuple(found)
 
 
 def _each(experiments: Sequence[Experiment], key: str) -> Any:

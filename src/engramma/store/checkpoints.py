@@ -10,9 +10,7 @@ only those that the method's own modules already know are made again.
 from __future__ import annotations
 
 import contextlib
-import math
 import re
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +18,7 @@ import torch
 from torch import Tensor
 
 from engramma.methods import Method
-from engramma.network import Items
+from engramma.methods.state import flatten, known, unflatten
 from engramma.store.files import (
     Damaged,
     pack_json,
@@ -174,55 +172,6 @@ def discard(store: Store, pack: str, below: int | None = None) -> None:
     for done in stages(store, pack):
         if done < below:
             remove_folder(store.checkpoints / pack / str(done), store.owner)
-
-
-def flatten(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
-    """The shape of a state as JSON; its tensors go into `tensors` under their path."""
-    if isinstance(value, Tensor):
-        tensors[path] = value
-        return {"tensor": path}
-    if isinstance(value, float) and not math.isfinite(value):  # JSON has no such number
-        return {"float": str(float(value))}
-    if value is None or isinstance(value, bool | int | float | str):
-        return {"plain": value}
-    if isinstance(value, dict) and all(isinstance(k, str) for k in value):
-        return {"dict": [[k, flatten(v, f"{path}/{k}", tensors)] for k, v in value.items()]}
-    if isinstance(value, list | tuple):
-        parts = [flatten(v, f"{path}/{i}", tensors) for i, v in enumerate(value)]
-        return (
-            {type(value).__name__: parts}
-            if type(value) in (list, tuple)
-            else {"named": type(value).__name__, "parts": parts}
-        )
-    raise TypeError(
-        f"a method's state must be made of tensors, numbers, texts, lists, dicts and named tuples; "
-        f"{path} is a {type(value).__name__}"
-    )
-
-
-def unflatten(tree: Any, tensors: dict[str, Tensor], classes: dict[str, type]) -> Any:
-    if "tensor" in tree:
-        return tensors[tree["tensor"]]
-    if "plain" in tree:
-        return tree["plain"]
-    if "float" in tree:
-        return float(str(tree["float"]))
-    if "dict" in tree:
-        return {k: unflatten(v, tensors, classes) for k, v in tree["dict"]}
-    if "named" in tree:
-        return classes[tree["named"]](*(unflatten(v, tensors, classes) for v in tree["parts"]))
-    kind = list if "list" in tree else tuple
-    return kind(unflatten(v, tensors, classes) for v in tree[kind.__name__])
-
-
-def known(method: Method) -> dict[str, type]:
-    """The named tuples that the modules of a method's class and of its bases know, by name."""
-    found: dict[str, type] = {"Items": Items}
-    for cls in reversed(type(method).__mro__):
-        for name, thing in vars(sys.modules[cls.__module__]).items():
-            if isinstance(thing, type) and issubclass(thing, tuple) and hasattr(thing, "_fields"):
-                found[name] = thing
-    return found
 
 
 def _shrink(tensor: Tensor) -> tuple[Tensor, str]:

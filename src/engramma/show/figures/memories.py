@@ -44,7 +44,7 @@ def trained(record: Recorded, data_dir: Path | str | None = None) -> Trained:
     if kept is None:
         raise ValueError("the record has no memories: run with --keep-memories to keep them")
     theta = torch.as_tensor(kept).to(built.theta)[None]
-    network = built.network.at(1 / experiment.final_temperature)
+    network = built.network.at(built.optimiser.beta(experiment.epochs, theta))
     return Trained(network, built.stream, theta, experiment.seed, trials.row_labels([record])[0])
 
 

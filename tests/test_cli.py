@@ -18,7 +18,7 @@ import torch
 from typer.testing import CliRunner, Result
 
 from engramma import studies, study
-from engramma.cli import app
+from engramma.cli import app, spelled_out
 from engramma.cli.settings import given
 from engramma.datasets import MNIST
 from engramma.experiment import Experiment, read
@@ -389,6 +389,35 @@ def test_table_2_is_the_paper_s() -> None:
     strengths = {(r.experiment.method, r.experiment.vertex): r.experiment.strength for r in runs}
     assert strengths["mas", 20] == 0.84
     assert strengths["ewc", 5] == 750
+
+
+# Terminals without UTF-8
+
+
+@pytest.mark.skipif(os.name == "nt", reason="locales are POSIX")
+@pytest.mark.parametrize("plain", [{"PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}], ids=str)
+def test_a_plain_c_locale_is_answered_in_ascii(plain: dict[str, str], here: Path) -> None:
+    given = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG", "PYTHON"))}
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def told(line: str) -> str:
+        bare = {**given, **path, "LC_ALL": "C", "PYTHONUTF8": "0", **plain}
+        done = subprocess.run(command(*line.split()), env=bare, capture_output=True)
+        assert done.returncode == (2 if "sleep" in line else 0), done.stderr
+        return done.stdout.decode("ascii") + done.stderr.decode("ascii")
+
+    assert re.search(r"0\.\d+\+-0\.\d+", told(f"run {TINY} --kernel reference --seeds 2"))
+    assert "must be one of" in told(f"run {TINY} --method sleep\u00b1")
+    made = told("reproduce lost-attractors --vertices 2 --seeds 2 --device cpu --kernel reference")
+    assert "+-" in made
+    for line in ("--help", "runs list"):
+        assert told(line)
+
+
+def test_what_a_terminal_cannot_show_is_spelled_out() -> None:
+    spelled_out()  # what main() does
+    assert "0.5±0.1 λ ✓ ✗ † — \u732b".encode("ascii", "spelled") == b"0.5+-0.1 lambda v x * - ?"
+    assert os.fsdecode(b"a\xff").encode("ascii", "spelled") == b"a\xff"  # a file's name as the disk has it
 
 
 # Ctrl-C, as a terminal sends it

@@ -113,9 +113,7 @@ def _shipped() -> np.ndarray:
     return np.column_stack([bunch.data, bunch.target])  # type: ignore[union-attr]
 
 
-def from_arrays(
-    x: np.ndarray, y: np.ndarray, name: str = "own", threshold: float | None = None
-) -> Dataset:
+def from_arrays(x: np.ndarray, y: np.ndarray, name: str = "own", threshold: float | None = None) -> Dataset:
     """The user's own: numbers x (n,P) or (n,H,W), and one label an item, of any kind. `threshold` None: the
     middle of their range."""
     x, y = np.asarray(x), np.asarray(y)

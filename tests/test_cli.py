@@ -18,7 +18,7 @@ import torch
 from typer.testing import CliRunner, Result
 
 from engramma import studies
-from engramma.cli import app
+from engramma.cli import app, spelled_out
 from engramma.cli.options import given
 from engramma.experiment import Experiment, read
 from engramma.runs import study
@@ -390,6 +390,33 @@ def test_table_2_is_the_paper_s() -> None:
     strengths = {(r.experiment.method, r.experiment.vertex): r.experiment.strength for r in runs}
     assert strengths["mas", 20] == 0.84
     assert strengths["ewc", 5] == 750
+
+
+# Terminals without UTF-8
+
+
+@pytest.mark.skipif(os.name == "nt", reason="locales are POSIX")
+def test_a_plain_c_locale_is_answered_in_ascii(here: Path) -> None:
+    given = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG", "PYTHON"))}
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def told(line: str, status: int = 0, **plain: str) -> str:
+        bare = {**given, **path, "LC_ALL": "C", "PYTHONUTF8": "0", **plain}
+        done = subprocess.run(command(*line.split()), env=bare, capture_output=True)
+        assert done.returncode == status, done.stderr
+        return done.stdout.decode("ascii") + done.stderr.decode("ascii")
+
+    line = f"run {TINY} --kernel reference --seeds 2"
+    assert re.search(r"0\.\d+\+-0\.\d+", told(line, PYTHONCOERCECLOCALE="0"))
+    assert "must be one of" in told(f"{line} --method sleep\u00b1", 2, PYTHONIOENCODING="ascii")
+    made = "reproduce lost-attractors --vertices 2 --seeds 2 --device cpu --kernel reference"
+    assert "+-" in told(made, PYTHONIOENCODING="ascii")  # and its figures are written
+
+
+def test_what_a_terminal_cannot_show_is_spelled_out() -> None:
+    spelled_out()  # what main() does
+    assert "0.5±0.1 λ ✓ ✗ † — \u732b".encode("ascii", "spelled") == b"0.5+-0.1 lambda v x * - ?"
+    assert os.fsdecode(b"a\xff").encode("ascii", "spelled") == b"a\xff"  # a file's name as the disk has it
 
 
 # Ctrl-C, as a terminal sends it

@@ -40,6 +40,12 @@ def test_forgetting_is_from_the_best_and_backward_transfer_from_the_first() -> N
     near(measures.backward_transfer(improved), [((0.6 - 0.5) + 0.0) / 2])
 
 
+def test_forgetting_is_from_the_best_over_time_not_over_tasks() -> None:
+    """The second task was always the easier: its scores are not the first's to lose."""
+    uneven = torch.tensor([[[0.3, 0.9, 0.0], [0.4, 0.8, 0.0], [0.2, 0.6, 0.5]]], dtype=torch.float64)
+    near(measures.forgetting(uneven), [((0.4 - 0.2) + (0.9 - 0.6)) / 2])
+
+
 def test_one_task_forgets_nothing() -> None:
     one = SCORES[:, :1, :1]
     near(measures.average(one), [0.9, 0.9])

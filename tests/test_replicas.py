@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramma.replicas import Replicas, generator
+from engramma.replicas import Replicas, _mix, generator
 
 
 def normal(g: np.random.Generator) -> np.ndarray:
@@ -75,3 +75,25 @@ def test_shuffles_are_even() -> None:
     first = torch.cat(keys).argmin(1).bincount(minlength=8)
     assert first.min() > 25  # expected 50, standard deviation 6.6
     assert first.max() < 75
+
+
+def test_numbers_are_mixed_as_published() -> None:
+    """splitmix64 (Steele, Lea and Flood 2014) from state 0: its known first outputs."""
+    state = torch.arange(4) * -7046029254386353131  # its increment, as a signed number
+    expected = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F, 0xF88BB8A8724C81EC]
+    assert [number % 2**64 for number in _mix(state).tolist()] == expected
+
+
+def test_chance_stays_as_it_was() -> None:
+    """Records are found again by name alone: what a seed draws must never change."""
+    keys = Replicas((0, 7)).shuffle_keys(torch.tensor([[0, 1], [0, (3 << 32) + 5]]), 2, 9)
+    assert keys.tolist() == [
+        [6544123496219460078, -5520101556443521843],
+        [4955645850575987814, 1234222714816236296],
+    ]
+    streams = [(0, "memories"), (7, "permutation", 3), (2**63 - 1, "sample", 0)]
+    drawn = [int(generator(*stream).integers(2**62)) for stream in streams]
+    assert drawn == [2605417003674357678, 3478755446921906493, 1206869031525974410]
+    assert Replicas((3,)).memories(1, 3, 0.1).flatten().tolist() == pytest.approx(
+        [-0.06224396260583063, -0.07568665970324324, 0.06681090912104769], abs=1e-12
+    )

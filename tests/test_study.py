@@ -365,6 +365,31 @@ def test_equal_buffers_are_packed_together() -> None:
     assert len(planning.plan(fixed, "cpu", 1 << 40)) == 1
 
 
+@pytest.mark.parametrize("file", ["memory.max", "memory/memory.limit_in_bytes"])
+def test_a_container_s_memory_is_all_there_is(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "GROUPS", tmp_path)
+    machine = planning.free_memory("cpu")
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    for text, expected in (("max\n", None), ("9223372036854771712\n", None), ("64000000\n", 32_000_000)):
+        (tmp_path / file).write_text(text)
+        found = planning.free_memory("cpu")
+        assert found == expected or (expected is None and found > machine / 2)  # what is free changes
+
+
+def test_auto_is_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for there, auto in ((True, "cuda"), (False, "cpu")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+        assert study.device_for("auto").type == auto
+        assert study.device_for("cpu").type == "cpu"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert study.device_for("cuda").type == "cuda"
+    with pytest.raises(ValueError, match="one of the 1 there are, not 'cuda:1'"):
+        study.device_for("cuda:1")
+
+
 def test_seed_major_keeps_seeds_together() -> None:
     mixed = [small(seed=s, learning_rate=r) for r in (0.1, 0.2) for s in (4, 2)]
     assert [e.seed for e in seed_major(mixed)] == [4, 4, 2, 2]

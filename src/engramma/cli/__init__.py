@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
+import io
 import sys
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -94,7 +97,30 @@ app.command()(bench.bench)
 app.command()(info.info)
 
 
+SPELLED = str.maketrans({
+    "±": "+-", "−": "-", "—": "-", "×": "x", "·": "*", "≤": "<=", "√": "sqrt", "λ": "lambda", "₁": "1",
+    "₂": "2", "²": "^2", "✓": "v", "✗": "x", "†": "*",
+})  # fmt: skip
+
+
+def _spelled(error: UnicodeError) -> tuple[str | bytes, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    lost = error.object[error.start : error.end]
+    with suppress(UnicodeEncodeError):  # of a file's name that is not text: its bytes, as they are
+        return lost.encode("ascii", "surrogateescape"), error.end
+    return "".join(c if c.isascii() else "?" for c in lost.translate(SPELLED)), error.end
+
+
+def spelled_out() -> None:
+    """What a terminal's encoding does not have is written in ASCII."""
+    codecs.register_error("spelled", _spelled)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="spelled")
+
+
 def main() -> None:
+    spelled_out()
     try:
         app()
     except SystemExit as end:

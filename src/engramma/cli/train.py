@@ -48,7 +48,7 @@ CurveOption = Annotated[
 
 ProcessesOption = Annotated[
     int,
-    typer.Option(help="Processes that share the work; 0: as many as suit it.", metavar="N", min=0,
+    typer.Option(help="Processes that share the work; 0: as many as suit it.", metavar="N", min=0, max=1000,
                  rich_help_panel=WHERE),
 ]  # fmt: skip
 ClusterOption = Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from engramma.runs.pack import seed_major
 SHARE = 0.8  # of the device's free memory
 CPU_SHARE = 0.5  # of the free memory of a machine that has other things to do
 FULL = 40_000  # items a step that keep a GPU busy: below, more replicas are nearly free
+GROUPS = Path("/sys/fs/cgroup")
 _NEURONS = {"mnist": (784, 10), "digits": (64, 10)}
 
 
@@ -118,11 +120,12 @@ def free_memory(device: torch.device | str) -> int:
 
 
 def _limit() -> int:
-    """What a container may use, where this is one."""
-    try:
-        return int(Path("/sys/fs/cgroup/memory.max").read_text())
-    except (OSError, ValueError):
-        return 1 << 62
+    """What a container may use, where this is one: by control groups, of the second kind or the first."""
+    least = 1 << 62
+    for file in ("memory.max", "memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # not there; "max"
+            least = min(least, int((GROUPS / file).read_text()))
+    return least
 
 
 def plan(

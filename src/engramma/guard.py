@@ -93,8 +93,8 @@ class Guard:
         step = self.method.steer(self.state, self._now(None), theta, own)
         if self.limit < math.inf and not bool((step.isfinite() | (theta.isfinite() & ~own.isfinite())).all()):
             raise ValueError(
-                f"strength {self._lambda:g} is too much for this optimiser's steps, which threw parameters ever "
-                f"further off; plain gradient descent may have a learning rate of {self.limit:.2g} at most"
+                f"strength {self._lambda:g} is too much for this optimiser's steps, which threw parameters "
+                f"ever further off; plain gradient descent may have a learning rate of {self.limit:.2g} at most"
             )
         self.flat.set_grad(step)
         self._last = (theta, own, step)

@@ -94,7 +94,7 @@ class Guard:
         if self.limit < math.inf and not bool((step.isfinite() | (theta.isfinite() & ~own.isfinite())).all()):
             raise ValueError(
                 f"strength {self._lambda:g} is too much for this optimiser's steps, which threw parameters "
-                f"ever further off; plain gradient descent may have a learning rate of {self.limit:.2g} at most"
+                f"ever further off; plain gradient descent bears a learning rate of {self.limit:.2g}"
             )
         self.flat.set_grad(step)
         self._last = (theta, own, step)

@@ -328,6 +328,47 @@ def test_reproduce_lists_and_refuses() -> None:
     refused(engramma("reproduce table2 --vertices 3"), "vertices must be some of 2, 5, 10, 20")
 
 
+STILL = """
+from dataclasses import dataclass
+from engramma.methods import Method
+
+@dataclass(frozen=True)
+class Still(Method):
+    def steer(self, state, now, theta, grad):
+        return 0 * grad
+"""
+
+
+def test_a_method_in_a_file_in_several_processes(here: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A member of the crew that could not import it would stop, and say so."""
+    (here / "still.py").write_text(STILL)
+    told = {
+        "data": "digits",
+        "tasks": 2,
+        "items": 40,
+        "memories": 4,
+        "epochs": 30,
+        "method": "./still.py:Still",
+    }
+    runs = [read({**told, "vertex": float(n)}) for n in range(2, 8)]
+    done = study.run(runs, Store(here / "runs"), processes=2)
+    assert [record.experiment for record in done.records] == runs
+    assert not caplog.records
+    line = f"run {TINY} --method ./still.py:Still --seeds 2 --processes 2"
+    assert "2 runs trained" in engramma(line).stdout
+    assert "0 runs trained" in engramma(line).stdout
+    refused(engramma(f"run {TINY} --method ./gone.py:Still"), "method ./gone.py:Still: there is no file")
+
+
+def test_a_strength_that_nobody_gave(here: Path) -> None:
+    refused(engramma(f"run {TINY} --method ewc --vertex 3"), "strength must be given for ewc at n = 3")
+    done = subprocess.run(command(*f"run {TINY} --method ewc".split()), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("strength was not given: it is 1100, the paper's lambda for ewc at n = 2") == 1
+    (record,) = Store(here / "runs")
+    assert record.description["strength"] == 1100
+
+
 def test_reproduce_runs_some_cells(here: Path) -> None:
     line = "reproduce lost-attractors --vertices 2 --seeds 1 --device cpu"
     dry = engramma(line + " --dry-run").stdout

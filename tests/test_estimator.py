@@ -181,6 +181,7 @@ def test_later_tasks_bring_no_new_labels(iris: tuple[np.ndarray, np.ndarray]) ->
         ({"temperature": -1.0}, "temperature must be above 0"),
         ({"vertex": 0}, "vertex must be a number above 0"),
         ({"strength": 1.0}, "strength must be None for the method 'vanilla'"),
+        ({"method": "ewc"}, "strength must be given for the method 'ewc'.*engramma tune"),
         ({"method": EWC(), "strength": 1.0}, "strength must be None where method is not a name"),
     ],
 )
@@ -189,6 +190,32 @@ def test_bad_settings_are_named(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         quick(**settings).fit(*iris)
+
+
+@pytest.mark.parametrize("name", ["memories", "epochs", "batch_size"])
+def test_one_is_enough(iris: tuple[np.ndarray, np.ndarray], name: str) -> None:
+    """Of memories, epochs and items a step; and no item a step more or less than was asked for."""
+    x, y = iris[0][:20], iris[1][:20]
+    model = quick(**{"epochs": 2, name: 1}).fit(x, y)
+    assert model.memories_.shape == (1 if name == "memories" else 48, 4 + 3)
+    assert np.isfinite(model.decision_function(x)).all()
+    assert not np.array_equal(model.memories_, quick(**{"epochs": 2, name: 2}).fit(x, y).memories_)
+
+
+@pytest.mark.parametrize(("vertex", "less"), [(1.2, 0.25), (2, 0.25), (2.5, 0.5625), (3, 1), (10, 1)])
+def test_the_default_temperature(iris: tuple[np.ndarray, np.ndarray], vertex: float, less: float) -> None:
+    """N^(-(n+1)/2n), N^(-2/3) at vertex 3, and up to four times as hot below it; one given stands."""
+    x, y = iris[0][:30], iris[1][:30]
+    model = quick(vertex=vertex, epochs=3).fit(x, y)
+    neurons = 4 + 3
+    there = neurons ** (-(vertex + 1) / (2 * vertex)) / less
+    same = quick(vertex=vertex, epochs=3, temperature=there).fit(x, y)
+    np.testing.assert_array_equal(model.memories_, same.memories_)
+    np.testing.assert_array_equal(model.decision_function(x), same.decision_function(x))
+    other = quick(vertex=vertex, epochs=3, temperature=1.2 * there).fit(x, y)
+    assert not np.array_equal(model.decision_function(x), other.decision_function(x))
+    if vertex == 3:
+        assert there == pytest.approx(neurons ** (-2 / 3))
 
 
 def mnist_score(seed: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import subprocess
 import sys
 import tempfile
@@ -16,12 +17,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engramma import checks
 from engramma.experiment import VARYING, Experiment, described, read, read_toml
 from engramma.methods import METHODS, Method
 from engramma.optimiser import ORDERS
+from engramma.paper import numbers as paper
 from engramma.runs import study
 from engramma.runs.setup import build
 from engramma.store.records import Store
+
+LAMBDAS = sorted(paper.reference()["lambda"])
 
 positive = st.floats(1e-6, 1e6)
 share = st.floats(0, 1)
@@ -57,6 +62,11 @@ junk = st.recursive(
 )
 
 
+def strong(settings: dict[str, Any]) -> dict[str, Any]:
+    """With a strength, where it must be given."""
+    return {"strength": 1.0, **settings} if settings.get("method") in LAMBDAS else settings
+
+
 def refusal(call: Callable[[Any], Any], argument: Any) -> str | None:
     """What a call says against its argument; None where it takes it. Only a ValueError is an answer."""
     try:
@@ -68,7 +78,7 @@ def refusal(call: Callable[[Any], Any], argument: Any) -> str | None:
 
 @given(valid)
 def test_a_description_describes_the_experiment(settings: dict[str, Any]) -> None:
-    experiment = read(settings)
+    experiment = read(strong(settings))
     told = json.loads(json.dumps(experiment.describe()))
     again = described(told)
     assert again == experiment
@@ -79,7 +89,7 @@ def test_a_description_describes_the_experiment(settings: dict[str, Any]) -> Non
 
 @given(valid, st.sampled_from(["seed", "tasks", "memories", "epochs", "items"]))
 def test_other_settings_other_hash(settings: dict[str, Any], name: str) -> None:
-    experiment = read(settings)
+    experiment = read(strong(settings))
     other = experiment.but(**{name: getattr(experiment, name) // 2 + 1})
     assert (other.hash() == experiment.hash()) == (getattr(other, name) == getattr(experiment, name))
     assert (other.family() == experiment.family()) == (name in VARYING or other == experiment)
@@ -151,8 +161,31 @@ def test_the_description_is_full() -> None:
     assert read({"method": "rehearsal"}).strength == 0.05
     assert read({"method": "ewc"}).settings["fisher"] == "item"
     spelled = read({"method": "ewc", "settings": {"fisher": "item"}, "strength": 1})
-    assert spelled.hash() == read({"method": "ewc"}).hash()
-    assert spelled.hash() != read({"method": "ewc", "settings": {"fisher": "batch"}}).hash()
+    assert spelled.hash() == read({"method": "ewc", "strength": 1}).hash()
+    assert spelled.hash() != read({"method": "ewc", "settings": {"fisher": "batch"}, "strength": 1}).hash()
+
+
+@pytest.mark.parametrize("method", LAMBDAS)
+def test_a_lambda_that_nobody_gave_is_the_papers_or_none(
+    method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    checks._say_lambda.cache_clear()
+    for vertex in paper.vertices():
+        told = {"data": "digits", "method": method, "vertex": float(vertex)}
+        with caplog.at_level(logging.WARNING, "engramma"):
+            runs = [read(told, {"seed": seed}) for seed in (0, 1)]
+        assert {run.strength for run in runs} == {paper.chosen_lambda(method, vertex)} - {None, 1.0}
+        (said,) = (r.getMessage() for r in caplog.records)  # once
+        assert f"it is {runs[0].strength:g}, the paper's lambda for {method} at n = {vertex} on MNIST" in said
+        caplog.clear()
+        assert read(told, {"strength": 7.0}).strength == 7.0
+        assert described(runs[0].describe()) == runs[0]
+    for other in ({"vertex": 3.0}, {"settings": {"unit": True}}):
+        with pytest.raises(ValueError, match=f"strength must be given for {method} at n = .*engramma tune"):
+            read({"data": "digits", "method": method}, other)
+        assert read({"data": "digits", "method": method, "strength": 1e-3}, other).strength == 1e-3
+    assert not caplog.records
+    assert {read({"method": m, "vertex": 3.0}).strength for m in ("rehearsal", "gem", "agem")} == {0.05}
 
 
 def test_settings_younger_than_records_leave_their_names() -> None:
@@ -257,6 +290,67 @@ def test_a_method_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(ValueError, match="does not take these settings"):
         build([loose.but(settings={"speed": 3})])
     sys.modules.pop("own_method", None)
+
+
+FILE = """
+from dataclasses import dataclass
+from engramma.methods import EWC, Method
+
+@dataclass(frozen=True)
+class Still(Method):
+    share: float = 0.5
+
+    def steer(self, state, now, theta, grad):
+        return 0 * grad
+
+class Stiff(EWC): ...
+"""
+
+
+def test_a_method_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named by its path, from any folder; read back from a record only where it was named before."""
+    (tmp_path / "methods").mkdir()
+    (tmp_path / "methods" / "still.py").write_text(FILE)
+    monkeypatch.chdir(tmp_path)
+    base = {"data": "digits", "items": 50, "memories": 2, "tasks": 2, "epochs": 2}
+    run = read(base, {"method": "./methods/still.py:Still"})
+    assert run.settings == {"share": 0.5}
+    assert read(base, {"method": f"{tmp_path}/methods/still.py:Still"}).settings == run.settings
+    store = Store(tmp_path / "runs")
+    (record,) = study.run([run], store).records
+    assert record.experiment == run
+    with pytest.raises(ValueError, match=r"strength must be given for ./methods/still.py:Stiff at n = 2"):
+        read(base, {"method": "./methods/still.py:Stiff"})
+    monkeypatch.delitem(sys.modules, str(tmp_path / "methods" / "still.py"))
+    with pytest.raises(ValueError, match="method of one's own: name it"):
+        _ = store.get(run.name).experiment
+    assert read(base, {"method": "./methods/still.py:Still"}) == store.get(run.name).experiment == run
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("./gone.py:Still", "method ./gone.py:Still: there is no file .*gone.py"),
+        ("./still.py:Stilll", "method ./still.py:Stilll: ./still.py has no Stilll"),
+        ("./still.py:", "method ./still.py:: ./still.py has no"),
+        ("./still:Still", "a file must be named with its ending, ./still.py:Still"),
+        ("./still.py", "package.module:Class or ./file.py:Class, not './still.py'"),
+        ("./broken.py:Still", "method ./broken.py:Still: cannot import ./broken.py .*invalid syntax"),
+        ("./needs.py:Still", "cannot import ./needs.py .*No module named 'nothing_of_this_name'"),
+        ("./still.py:dataclass", "must be a class with start"),
+        ("nothing_of_this_name:Still", "cannot import nothing_of_this_name"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_one_line(
+    name: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for file, text in (("still", FILE), ("broken", "class ("), ("needs", "import nothing_of_this_name")):
+        (tmp_path / f"{file}.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):  # what failed once fails again
+        with pytest.raises(ValueError, match=says) as caught:
+            read({"data": "digits", "method": name})
+        assert "\n" not in str(caught.value)
 
 
 def test_descriptions_are_read_without_pytorch() -> None:

@@ -190,3 +190,16 @@ def test_normalised_momentum_on_other_shapes() -> None:
         NormalisedMomentum([p], lr=0.25, normalise="velocity").step()
         largest = p.detach().reshape(rows, -1).abs().amax(1)
         torch.testing.assert_close(largest, torch.full((rows,), 0.25))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_refused_in_one_sentence(dtype: torch.dtype) -> None:
+    """Of the layer; inputs may be of any precision, as those of a network in half are."""
+    layer = DenseMemoryLayer(6, 2, memories=4).to(dtype)
+    says = f"must be float32 or float64, not {str(dtype)[6:]}, which cannot hold"
+    with pytest.raises(ValueError, match=says) as caught:
+        layer(torch.ones(3, 6, dtype=dtype))
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match=says):
+        DenseMemoryLayer(6, 2, memories=4, dtype=dtype)
+    assert layer.float()(torch.ones(3, 6, dtype=dtype)).dtype == torch.float32

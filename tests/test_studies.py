@@ -116,3 +116,33 @@ def test_reproduced_and_shown_with_other_settings(tmp_path: Path, monkeypatch: p
     assert "no records of lost-attractors" in without.stderr
     wrong = ask(app, ["table", "lost-attractors", "--with", "memories"])
     assert "--with must be name=value" in wrong.stderr
+    name = "lost-attractors-epochs=10-memories=6"
+    assert f"{name} (" in made.stdout
+    assert {p.stem for p in (tmp_path / "output" / "demo").iterdir()} == {name}
+    drawn = ask(app, ["figure", *some, "--out", "drawn"])
+    assert drawn.exit_code == 0, drawn.output
+    assert {p.stem for p in (tmp_path / "drawn").iterdir()} == {name}
+
+
+def test_a_variant_has_a_name_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made of what was changed, in whatever order it was said; not of what is the study's own anyway."""
+    monkeypatch.chdir(tmp_path)
+
+    def named(*words: str) -> str:
+        done = CliRunner().invoke(app, ["reproduce", "table2", "--dry-run", "--device", "cpu", *words])
+        assert done.exit_code == 0, done.output
+        return done.stdout.partition(" ")[0]
+
+    changes = [
+        ("table2", []),
+        ("table2", ["normalise=velocity"]),
+        ("table2-normalise=both", ["normalise=both"]),
+        ("table2-normalise=both-si.damping=2", ["si.damping=2", "normalise=both"]),
+        ("table2-normalise=both-si.damping=2", ["normalise=both", "si.damping=2", "momentum=0.6"]),
+    ]
+    some = ["--vertices", "2", "--seeds", "1", "--rows", "vanilla,si"]
+    for name, said in changes:
+        assert named(*some, *(word for each in said for word in ("--with", each))) == name
+    assert named(*some, "--dtype", "float32") == "table2-dtype=float32"
+    assert studies.variant("x", {"data": "../my data.npz"}) == "x-data=.._my_data.npz"
+    assert studies.variant("x", {}, Path("here/chosen.toml")) == "x-strengths=chosen"

@@ -6,9 +6,13 @@ import dataclasses
 import difflib
 import functools
 import importlib
+import importlib.util
 import json
 import logging
+import sys
 from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -49,25 +53,56 @@ def shown(given: Any) -> str:
     return text if len(text) < 60 else text[:57] + "..."
 
 
+def imported(name: str, what: str) -> Any:
+    """What package.module:Name or ./file.py:Name names; `what` it is to be, for errors of one line."""
+    place, _, attribute = name.rpartition(":")
+    if place.startswith(".") and not place.endswith(".py"):
+        raise ValueError(f"{what} {name}: a file must be named with its ending, {place}.py:{attribute}")
+    try:
+        module = _module_of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+    except FileNotFoundError as error:
+        raise ValueError(f"{what} {name}: there is no file {error.filename}") from None
+    except (ImportError, SyntaxError) as error:
+        raise ValueError(f"{what} {name}: cannot import {place} ({error})") from None
+    if not hasattr(module, attribute):
+        raise ValueError(f"{what} {name}: {place} has no {attribute}")
+    return getattr(module, attribute)
+
+
+def module_name(place: str) -> str:
+    """Under which a module that was imported by `imported` is known to Python."""
+    return str(Path(place).resolve()) if place.endswith(".py") else place
+
+
+def _module_of_file(path: Path) -> ModuleType:
+    name = module_name(str(path))
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, name)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)  # before it runs: dataclasses look there
+        try:
+            spec.loader.exec_module(sys.modules[name])
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
+
+
 def method_class(name: str) -> type[Method]:
-    """A method by its name, or imported from package.module:Class and checked."""
+    """A method by its name, or imported from package.module:Class or ./file.py:Class and checked."""
     from engramma.methods import METHODS
 
     if name in METHODS:
         return METHODS[name]
-    module, colon, attribute = name.partition(":")
-    if not colon:
+    if ":" not in name:
         near = difflib.get_close_matches(name, METHODS, 1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise ValueError(
-            f"method must be one of {', '.join(METHODS)} or package.module:Class, not {name!r}{hint}"
+            f"method must be one of {', '.join(METHODS)}, package.module:Class or ./file.py:Class, "
+            f"not {name!r}{hint}"
         )
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except ImportError as error:
-        raise ValueError(f"method {name}: cannot import {module} ({error})") from None
-    except AttributeError:
-        raise ValueError(f"method {name}: {module} has no {attribute}") from None
+    found = imported(name, "method")
     missing = [hook for hook in HOOKS if not callable(getattr(found, hook, None))]
     if not isinstance(found, type) or missing:
         raise ValueError(

@@ -103,7 +103,7 @@ class Experiment(BaseModel):
     )
 
     method: str = setting(
-        "vanilla", "Method", "by name (`engramma info` lists them), or your own package.module:Class"
+        "vanilla", "Method", "by name (`engramma info` lists them), or your own ./file.py:Class"
     )
     settings: dict[str, Any] = setting({}, "Method", "the method's other settings")
     strength: Annotated[float | None, Optional] = setting(

@@ -87,10 +87,14 @@ def reproduce(
     some_rows = [row.strip() for row in rows.split(",")] if rows else None
     found = tables.choices(strengths)
     other = {**pairs(changes, "--with"), **({"dtype": dtype} if dtype else {})}
-    runs = [
-        (study, studies.changed(study.runs(scale, some_seeds, some_vertices, some_rows, found), other))
-        for study in chosen
-    ]
+    runs = []
+    for study in chosen:
+        some = scale, some_seeds, some_vertices, some_rows
+        own = study.runs(*some, found)
+        # Its tables and figures are not the study's own, and must not be written over them.
+        told = {k: v for k, v in other.items() if studies.changed(own, {k: v}) != own}
+        name = studies.variant(study.name, told, strengths if found and own != study.runs(*some) else None)
+        runs.append((study.model_copy(update={"name": name}), studies.changed(own, other)))
     if strengths:
         tables.say_used(found, [run.experiment for _, part in runs for run in part], strengths)
     if dry_run:

@@ -145,6 +145,7 @@ def figure(
                 f"study {name} has no figure of its own; --kind must be given, or engramma table used"
             )
         records = _records(name, store, scale, rows, choices(strengths), changes)
+        name = studies.variant(name, pairs(changes, "--with"), strengths)
     elif name in figures.KINDS:
         kinds, records = [name], list(_open(store))
     else:

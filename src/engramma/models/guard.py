@@ -93,8 +93,8 @@ class Guard:
         step = self.method.steer(self.state, self._now(None), theta, own)
         if self.limit < math.inf and not bool((step.isfinite() | (theta.isfinite() & ~own.isfinite())).all()):
             raise ValueError(
-                f"{self._strength} is too much for this optimiser's steps, which threw the parameters ever "
-                f"further off; plain gradient descent may have a learning rate of at most {self.limit:.2g}"
+                f"strength {self._lambda:g} is too much for this optimiser's steps, which threw parameters "
+                f"ever further off; plain gradient descent bears a learning rate of {self.limit:.2g}"
             )
         self.flat.set_grad(step)
         self._last = (theta, own, step)
@@ -114,8 +114,9 @@ class Guard:
         most = self._limit(torch.where(step == 0, 0.0, self.state.weight)) * (1 + momentum)
         if rate > most:
             raise ValueError(
-                f"{self._strength} times a learning rate of {rate:.2g} is too much: every step would throw "
-                f"the parameters further off; lower the rate below {most:.2g}, or the strength as far"
+                f"strength {self._lambda:g} times a learning rate of {rate:.2g} is too much: every step "
+                f"would throw parameters further off; lower the rate below {most:.2g}, or the strength below "
+                f"{self._lambda * most / rate:.2g}"
             )
 
     def consolidate(self, x: Tensor, y: Tensor) -> None:
@@ -165,8 +166,8 @@ class Guard:
         return repr(replace(self.method, **({key: 0.0} if key else {})))
 
     @property
-    def _strength(self) -> str:
-        return f"strength {self.method.strength:g}" if isinstance(self.method, Penalty) else "strength"
+    def _lambda(self) -> float:
+        return float(torch.as_tensor(cast(Penalty, self.method).strength).max())
 
     def _limit(self, weight: Tensor | None) -> float:
         """2 over the stiffness of the penalty's stiffest parameter; infinite where nothing is held."""
@@ -175,7 +176,7 @@ class Guard:
         most = float(weight.max())
         if not math.isfinite(most):
             raise ValueError("importances must be finite: the loss or the outputs of an item are not")
-        stiffness = 2 * self.method.half * cast(float, self.method.strength) * most
+        stiffness = 2 * self.method.half * self._lambda * most
         return 2 / stiffness if stiffness > 0 else math.inf
 
     def _now(self, items: Items | None) -> Now:

@@ -53,6 +53,8 @@ class DenseMemoryLayer(nn.Module):
         self.visible, self.classes = visible, classes
         self.vertex, self.interaction, self.leak, self.kernel = float(vertex), interaction, leak, kernel
         _interaction(interaction, vertex, leak)
+        if dtype is not None:
+            _precise(dtype)
         start = torch.empty(memories, visible + classes, device=device, dtype=dtype).normal_(0, spread)
         self.memories = nn.Parameter(start)
         self.register_buffer("temperature", torch.full((1,), temperature, device=device, dtype=dtype))
@@ -60,6 +62,7 @@ class DenseMemoryLayer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[-1] != self.visible:
             raise ValueError(f"the last axis of the input must be {self.visible}, not {x.shape[-1]}")
+        _precise(self.memories.dtype)
         hidden = x.new_full((*x.shape[:-1], self.classes), -1.0)
         probe = torch.cat([x, hidden], -1).reshape(-1, self.visible + self.classes)
         o = _scores(
@@ -77,6 +80,14 @@ class DenseMemoryLayer(nn.Module):
     def extra_repr(self) -> str:
         shape = f"{self.visible}, {self.classes}, memories={len(self.memories)}"
         return f"{shape}, vertex={self.vertex:g}, interaction={self.interaction!r}"
+
+
+def _precise(dtype: torch.dtype) -> None:
+    if dtype not in (torch.float32, torch.float64):
+        raise ValueError(
+            f"a DenseMemoryLayer must be float32 or float64, not {str(dtype)[6:]}, which cannot hold powers "
+            "of similarities: call .float() on it, in a network of any precision"
+        )
 
 
 def _interaction(name: str, n: float, leak: float) -> Interaction:

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from engramma.checks import module_name
 from engramma.experiment import Experiment, described
 from engramma.store.files import (
     Damaged,
@@ -56,7 +57,7 @@ class Record:
     def experiment(self) -> Experiment:
         """What was run. A file is no reason to import code: a method of one's own must be there already."""
         module, own, _ = str(self.description.get("method")).partition(":")
-        if own and module not in sys.modules:
+        if own and module_name(module) not in sys.modules:
             raise ValueError(f"run {self.name} is of a method of one's own: name it (--method {module}:...)")
         return described(self.description)
 

@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Any, Literal, NamedTuple, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -204,6 +206,15 @@ def changed(runs: list[Run], changes: Mapping[str, Any]) -> list[Run]:
         settings = {**run.experiment.settings, **own.get(run.experiment.method, {})}
         made.append(run._replace(experiment=run.experiment.but(**general, settings=settings)))
     return made
+
+
+def variant(name: str, changes: Mapping[str, Any], strengths: Path | None = None) -> str:
+    """What a study's tables and figures are called where settings were changed, or strengths were chosen by a
+    search: table2-normalise=both-si.damping=1."""
+    told = [f"{setting}={value}" for setting, value in sorted(changes.items())]
+    if strengths is not None:
+        told.append(f"strengths={strengths.stem}")
+    return "-".join([name, *(re.sub(r"[^\w.=-]+", "_", each) for each in told)])
 
 
 def _strengths(given: Strengths | None, vertex: float) -> list[float] | list[None]:

@@ -124,13 +124,6 @@ def _dtype(name: str) -> torch.dtype:
     return getattr(torch, name)
 
 
-def latest(store: Store, pack: str, method: Method, device: torch.device | str) -> Checkpoint | None:
-    for done in sorted(stages(store, pack), reverse=True):
-        if point := load(store, pack, done, method, device):
-            return point
-    return None
-
-
 def stages(store: Store, pack: str) -> list[int]:
     """After how many tasks a pack has checkpoints."""
     folder = store.checkpoints / pack
@@ -213,6 +206,20 @@ def unflatten(tree: Any, tensors: dict[str, Tensor], classes: dict[str, type]) -
         return classes[tree["named"]](*(unflatten(v, tensors, classes) for v in tree["parts"]))
     kind = list if "list" in tree else tuple
     return kind(unflatten(v, tensors, classes) for v in tree[kind.__name__])
+
+
+def alike(value: Any, like: Any) -> bool:
+    """Whether two have the same parts, of the same types and shapes, whatever the numbers in them."""
+    if isinstance(like, Tensor):
+        return isinstance(value, Tensor) and (value.dtype, value.shape) == (like.dtype, like.shape)
+    if isinstance(like, dict):
+        there = isinstance(value, dict) and list(value) == list(like)
+        return there and all(alike(value[k], part) for k, part in like.items())
+    if isinstance(like, list | tuple):
+        there = type(value) is type(like) and len(value) == len(like)
+        return there and all(map(alike, value, like))
+    numbers = isinstance(like, int | float) and isinstance(value, int | float)  # 1 may have become 1.5
+    return numbers or type(value) is type(like)
 
 
 def known(method: Method) -> dict[str, type]:

@@ -2,9 +2,9 @@
 
 Every run of a trial is a record in the store, and the trials are in an Optuna storage, so that a search
 which was killed goes on: trials left running are taken up again with the strengths they had, and what
-was trained is found. What is asked in a trial follows from the search and the trials of earlier batches, and
-which trials are trained together from the trials that there are: of one process, a search that was killed
-is the same search. Several processes may work on one search, over one store: they ask in turn, and a trial is the one's that
+was trained is found. What is asked follows from the search and the trials of earlier batches, and what is
+trained together from the trials that there are: of one process, a search that was killed is the same search.
+Several processes may work on one search, over one store: they ask in turn, and a trial is the one's that
 claimed it.
 """
 

@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from engramma.experiment import read, read_toml
-from engramma.methods.state import known
+from engramma.experiment import Experiment, read, read_toml
+from engramma.methods import METHODS
 from engramma.runs import pack as packs
 from engramma.runs import study
 from engramma.runs.estimate import estimate
@@ -37,6 +38,7 @@ WORDS = [
     "antigravity:Popen", "this:s", None, True, -1, 0,
     1e308, 10**400, "", "x" * 3000, "../../outside", "/etc/passwd", "os:system", "\ud800",
     [], [[]], [None], {}, {"": {}}, {"tensor": "theta"}, {"named": "Popen", "parts": [["true"]]},
+    {"named": "Items", "parts": [{"plain": 1}] * 4}, {"float": "nan"}, {"dict": [["a", {"plain": 1}]]},
 ]  # fmt: skip
 
 
@@ -257,44 +259,91 @@ search = { trials = 20, flat = [1.0, 2.0] }
         answers(look, ValueError)
 
 
-def test_hostile_checkpoints(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """One that is not sound is set aside, and the pack begins anew; nothing that it names is made."""
-    store, chance = Store(tmp_path), random.Random("checkpoint")
-    run = read({"data": "states", "stream": "states", "size": 6, "items": 2, "memories": 2, "epochs": 2,
-                "method": "si", "strength": 1.0})  # fmt: skip
+class Stop(Exception): ...
 
-    class Stop(Exception): ...
+
+@pytest.fixture(scope="module", params=METHODS)
+def broken_off(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Store, list[Experiment], Path]:
+    """A pack that was stopped in its third task, and the checkpoint that it left."""
+    sizes = {"data": "digits", "items": 20, "memories": 2, "epochs": 2, "tasks": 3}
+    pack = [read(sizes, {"method": request.param, "seed": seed}) for seed in (0, 1)]
 
     def stop(e: Any, replicas: int, task: int, epoch: int) -> None:
-        if task == 1:
+        if task == 2:
             raise Stop
 
+    store = Store(tmp_path_factory.mktemp(request.param))
     with pytest.raises(Stop):
-        study.run_pack([run], store, tick=stop)
-    ((pack, _),) = checkpoints.packs(store).items()
-    built = build([run])
-    method = built.method
-    place = store.checkpoints / pack / "1"
-    valid = {p.name: p.read_bytes() for p in place.iterdir() if p.name != files.SUMS}
-    head, sound = json.loads(valid["checkpoint.json"]), 0
-    assert known(method)
-    for number in range(COUNT["checkpoint"]):
-        content = dict(valid)
-        if number % 3:
-            content["checkpoint.json"] = json.dumps(warp(head, chance)).encode()
+        packs.run_pack(pack, store, tick=stop)
+    return store, pack, store.checkpoints / packs.pack_name(pack) / "2"
+
+
+def reshaped(tensor: torch.Tensor, chance: random.Random) -> torch.Tensor:
+    """The same or other numbers in another shape, or of another type."""
+    kind = chance.randrange(6)
+    if kind == 0:
+        return tensor[:0]
+    if kind == 1:
+        return tensor[None]
+    if kind == 2:
+        return tensor.flatten()
+    if kind == 3:
+        return torch.cat([tensor, tensor], chance.randrange(tensor.ndim))
+    if kind == 4:
+        return tensor.to(chance.choice([torch.int32, torch.float16, torch.bool, torch.complex64]))
+    return torch.zeros((), dtype=tensor.dtype)
+
+
+def warped(valid: dict[str, bytes], chance: random.Random) -> dict[str, bytes]:
+    """The files of a checkpoint, of which one is not what it was."""
+    content, kind = dict(valid), chance.randrange(4)
+    head, tensors = json.loads(valid["checkpoint.json"]), files.unpack_tensors(valid["tensors.safetensors"])
+    if kind == 0:
+        name = chance.choice(sorted(valid))
+        content[name] = mutate(valid[name], chance)
+    elif kind == 1:
+        content["checkpoint.json"] = json.dumps(warp(head, chance)).encode()
+    else:
+        name = chance.choice(sorted(tensors))
+        full = {name: tensors[name].to(getattr(torch, kind)) for name, kind in head["types"]}
+        if kind == 2:
+            full[name] = reshaped(full[name], chance)
         else:
-            name = chance.choice(sorted(valid))
-            content[name] = mutate(valid[name], chance)
+            full[name] = full[chance.choice(sorted(tensors))]
+        types = [[n, str(full[n].dtype).removeprefix("torch.")] for n, _ in head["types"]]
+        content["checkpoint.json"] = json.dumps({**head, "types": types}).encode()
+        content["tensors.safetensors"] = files.pack_tensors(full)
+    return content
+
+
+def test_hostile_checkpoints(
+    broken_off: tuple[Store, list[Experiment], Path],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that is not sound is set aside in one line, and the pack begins anew; nothing it names is made."""
+    monkeypatch.setattr(os, "fsync", lambda handle: None)  # thousands of files that nobody will miss
+    store, pack, place = broken_off
+    chance, built = random.Random(pack[0].method), build(pack)
+    valid = {p.name: p.read_bytes() for p in place.iterdir() if p.name != files.SUMS}
+    sound = tries = COUNT["checkpoint"] // len(METHODS)
+    for _ in range(tries):
         place.mkdir(parents=True, exist_ok=True)
-        folder(place, content)
+        folder(place, warped(valid, chance))
         checkpoints.packs(store)
         checkpoints.finished(store)
-        point = checkpoints.load(store, pack, 1, method, "cpu")
-        if point is not None and packs._fits(point, built):
-            sound += 1
-            packs.Ledger(run.tasks, run.epochs).restore(point)
-    assert sound < COUNT["checkpoint"] / 2
+        if packs.resumable(store, pack, built) is None:
+            sound -= 1
+            assert not place.exists()
+        else:  # whatever its numbers are: nothing goes wrong with them
+            for record in packs.run_pack(pack, store):
+                store.remove(record.name)
+    assert sound < tries / 2
     assert "is damaged" in caplog.text
+    assert "is not of its pack" in caplog.text
+    assert not any("\n" in message for message in caplog.messages)
 
 
 def test_ten_thousand_inputs_are_tried() -> None:

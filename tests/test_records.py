@@ -323,7 +323,8 @@ def test_a_damaged_checkpoint_is_set_aside(tmp_path: Path, caplog: pytest.LogCap
     point = checkpoints.Checkpoint(("a" * 20,), 1, torch.zeros(1, 2, 3), None, {}, {})
     checkpoints.save(store, "b" * 20, point)
     (store.checkpoints / ("b" * 20) / "1" / "tensors.safetensors").write_bytes(b"nothing")
-    assert checkpoints.latest(store, "b" * 20, METHODS["vanilla"](), "cpu") is None
+    assert checkpoints.load(store, "b" * 20, 1, METHODS["vanilla"](), "cpu") is None
+    assert checkpoints.stages(store, "b" * 20) == []
     assert "set aside" in caplog.text
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,27 @@ def test_a_checkpoint_that_costs_more_than_its_share_is_not_written(
         assert checkpoints.stages(store, packs.pack_name(pack)) == kept
         again = run_pack(pack, store, checkpoint_share=share)
         assert all(same(a, b) for a, b in zip(whole, again, strict=True))
+
+
+def test_a_checkpoint_that_is_not_the_pack_s_gives_way_to_an_earlier_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pack = [small(seed=seed, method="si") for seed in range(2)]
+    whole = run_pack(pack, Store(tmp_path / "a"))
+    store = Store(tmp_path / "b")
+    with pytest.raises(Stop):
+        run_pack(pack, store, tick=stop_at(1, 1))
+    (name,) = checkpoints.packs(store)
+    point = checkpoints.load(store, name, 1, METHODS["si"](), "cpu")
+    assert point is not None
+    assert point.theta is not None
+    later = {"done": 2, "facts": {**point.facts, "seconds": [1.0, 2.0]}}
+    checkpoints.save(store, name, replace(point, **later, theta=point.theta[:1]))
+    seen: list[int] = []
+    again = run_pack(pack, store, tick=lambda e, r, task, epoch: seen.append(task))
+    assert "its memories have another type or shape; set aside" in caplog.text
+    assert min(seen) == 1
+    assert all(same(a, b) for a, b in zip(whole, again, strict=True))
 
 
 class Shifty(Replay):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,17 @@ import holding
 import numpy as np
 import optuna
 import pytest
+from sqlalchemy import Engine, event
+from sqlalchemy.orm import Session
 
-from engramma.experiment import read
+from engramma.experiment import Experiment, read
 from engramma.runs import pack as packs
-from engramma.runs.study import Work
+from engramma.runs.study import Outcome, Work
 from engramma.search import pruning as prune
 from engramma.search.spaces import FIRST_SEED, Search, grid_search, strength_search
-from engramma.search.tune import tune
+from engramma.search.tune import Found, _tell, tune
 from engramma.store import checkpoints
-from engramma.store.records import Store
+from engramma.store.records import Record, Store
 
 TINY: dict[str, Any] = {"data": "digits", "tasks": 3, "items": 40, "memories": 4, "epochs": 2}
 SEEDS = (FIRST_SEED, FIRST_SEED + 1)
@@ -95,45 +98,140 @@ def test_the_bar_ends_full_over_all_searches(tmp_path: Path) -> None:
     assert seen[-1] == pytest.approx(1.0)
 
 
-class Stop(Exception):
-    pass
+# Killed and gone on with
+
+Told = list[tuple[int, str, dict[str, Any], float | None, dict[str, Any]]]
 
 
-@pytest.mark.parametrize("when", ["create", "enqueue", "params", "trained", "tell"])
-def test_broken_off_anywhere_it_ends_with_the_trials_it_would_have_had(
-    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def told(store: Store) -> Told:
+    """Everything that a search's storage says of its trials, but for when."""
+    (found,) = stored(store)
+    return [(t.number, t.state.name, t.params, t.value, t.user_attrs) for t in found.trials]
+
+
+class Killed(BaseException):
+    """No `except Exception` hears of it."""
+
+
+def dying(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """From now on the process dies of its step-th lasting step: a commit to the storage, or a folder put in
+    its place or out of the way. The dead leave their last step done or not done by turns."""
+    left = iter(range(step))
+
+    def lasting(true: Any) -> Any:
+        def may_die(*args: Any, **kwargs: Any) -> Any:
+            number = next(left, None)
+            if number is None and step % 2:
+                raise Killed
+            result = true(*args, **kwargs)
+            if number is None:
+                raise Killed
+            return result
+
+        return may_die
+
+    monkeypatch.setattr(Session, "commit", lasting(Session.commit))
+    monkeypatch.setattr(os, "rename", lasting(os.rename))
+
+
+def killed_again_and_again(
+    search: Search, store: Store, monkeypatch: pytest.MonkeyPatch, first: int, **options: Any
+) -> tuple[Found, int]:
+    """What the last of many processes finds, of which each died some steps further than the one before it."""
+    for deaths in itertools.count():
+        try:
+            with monkeypatch.context() as patch:
+                dying(patch, first + deaths)
+                return tune([search], store, **options)[0], deaths
+        except Killed:
+            continue
+    raise AssertionError
+
+
+def valued(experiments: list[Experiment], store: Store, **_: Any) -> Outcome:
+    """Records at once, with an accuracy that hangs on the strength and the seed."""
+    records = []
+    for e in experiments:
+        accuracy = 0.5 + 0.4 * np.sin(np.log(e.strength or 1.0) + 0.1 * e.seed)
+        records.append(Record(e.describe(), {"accuracy": np.full((e.tasks, e.tasks), accuracy)}, {}))
+    return Outcome(records, len(records), 0)
+
+
+@pytest.fixture
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing here outlives the machine: no waiting for its disk."""
+
+    def never(connection: Any, _: Any) -> None:
+        connection.execute("PRAGMA synchronous = OFF")
+
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    event.listen(Engine, "connect", never)
+    yield
+    event.remove(Engine, "connect", never)
+
+
+@pytest.mark.usefixtures("unsynced")
+@pytest.mark.parametrize("batch", [1, 5, 64])
+def test_a_search_killed_anywhere_is_the_same_search(
+    batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever step a process dies after, the next one finds its way: same strengths, same values."""
-    whole = tune([tiny(trials=12)], Store(tmp_path / "a"), batch=4)[0]
-    place = {
-        "create": ("optuna.trial.Trial", "_suggest"),
-        "enqueue": ("optuna.study.Study", "ask"),
-        "params": ("engramma.runs.study", "run_pack"),
-        "trained": ("optuna.study.Study", "tell"),
-        "tell": ("optuna.study.Study", "tell"),
-    }[when]
-    module, _, name = place[0].rpartition(".")
-    target = getattr(importlib.import_module(module), name)
-    true, calls = getattr(target, place[1]), []
+    """Trial by trial: the same strengths, values and states; and so the same choice."""
+    search, given = tiny(trials=17), {"batch": batch, "run": valued}
+    (whole,) = tune([search], Store(tmp_path / "a"), **given)
+    killed, deaths = killed_again_and_again(search, Store(tmp_path / "b"), monkeypatch, 20, **given)
+    assert deaths >= 3
+    assert told(Store(tmp_path / "b")) == told(Store(tmp_path / "a"))
+    assert killed.best == whole.best
+    np.testing.assert_array_equal(killed.values, whole.values)
 
-    def dies(*args: Any, **kwargs: Any) -> Any:
-        calls.append(1)
-        if len(calls) == (6 if when != "params" else 2):
-            if when == "tell":
-                true(*args, **kwargs)
-            raise Stop
-        return true(*args, **kwargs)
 
-    store = Store(tmp_path / "b")
-    monkeypatch.setattr(target, place[1], dies)
-    with pytest.raises(Stop):
-        tune([tiny(trials=12)], store, batch=4)
-    monkeypatch.undo()
-    found = tune([tiny(trials=12)], store, batch=4)[0]
-    assert states(store) == {"COMPLETE": 12}
-    assert found.params[:8] == whole.params[:8]  # the later ones depend on how the batches fell
-    assert len({p["strength"] for p in found.params}) == 12
-    np.testing.assert_allclose(found.values[:8], whole.values[:8])
+@pytest.mark.usefixtures("unsynced")
+def test_a_search_that_prunes_killed_anywhere_is_the_same_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what was pruned, up to where no more may be, and with what was trained on the way."""
+    sizes = {"items": 100, "memories": 8, "epochs": 30, "learning_rate": 0.3}
+    search = strength_search(read(TINY, sizes, {"method": "ewc"}), "demo", SEEDS, 6, (1.0, 1e6))
+    given: dict[str, Any] = {"batch": 3, "prune": True}
+    one, two = Store(tmp_path / "a"), Store(tmp_path / "b")
+    (whole,) = tune([search], one, **given)
+    killed, deaths = killed_again_and_again(search, two, monkeypatch, 26, **given)
+    assert deaths >= 3
+    assert killed.pruned == whole.pruned >= 3
+    assert told(two) == told(one)
+    assert killed.best == whole.best
+    assert two.names() == one.names()
+    for a, b in zip(one, two, strict=True):
+        assert all(np.array_equal(a.scores[k], b.scores[k]) for k in a.scores)
+    assert not checkpoints.packs(two)
+
+
+@pytest.mark.usefixtures("unsynced")
+def test_more_trials_are_those_that_there_would_have_been(tmp_path: Path) -> None:
+    """Whatever the batch: one that was not full is filled."""
+    given: dict[str, Any] = {"batch": 5, "run": valued}
+    whole = tune([tiny(trials=20)], Store(tmp_path / "a"), **given)[0]
+    for trials in (12, 13, 20):
+        more = tune([tiny(trials=trials)], Store(tmp_path / "b"), **given)[0]
+        assert more.params == whole.params[:trials]
+
+
+@pytest.mark.usefixtures("unsynced")
+def test_what_a_trial_was_told_once_stays(tmp_path: Path) -> None:
+    """Pruned or not: a second word, of whatever process, changes nothing."""
+    search, store = tiny(trials=3), Store(tmp_path)
+    tune([search], store, run=valued)
+    (trialled,) = stored(store)
+    trialled.add_trial(optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING))
+    runs: list[Record | None] = [*valued(search.experiments({"strength": 7.0}), store).records]
+    complete, running = trialled.trials[0], trialled.trials[3]
+    _tell(trialled, search, running, [None, *runs[1:]])
+    pruned = told(store)
+    assert [state for _, state, *_ in pruned] == ["COMPLETE"] * 3 + ["PRUNED"]
+    for trial in (running, complete):
+        _tell(trialled, search, trial, runs)
+        _tell(trialled, search, trial, [None, *runs[1:]])
+    assert told(store) == pruned
 
 
 def line(store: Path, trials: int) -> list[str]:
@@ -158,7 +256,12 @@ def test_killed_and_started_again_it_has_exactly_its_trials(tmp_path: Path) -> N
         process.wait()
     assert killed >= 2
     subprocess.run(line(store.path, 12), check=True, capture_output=True)
+    undisturbed = Store(tmp_path / "undisturbed")
+    subprocess.run(line(undisturbed.path, 12), check=True, capture_output=True)
     assert states(store) == {"COMPLETE": 12}
+    assert told(store) == told(undisturbed)
+    chosen = [Path(f"{s.path}.toml").read_text() for s in (store, undisturbed)]
+    assert chosen[0] == chosen[1]
     (trialled,) = stored(store)
     assert len({t.params["strength"] for t in trialled.trials}) == 12
     assert sorted(t.number for t in trialled.trials) == list(range(12))

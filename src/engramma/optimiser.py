@@ -89,13 +89,13 @@ def temperature(n: float, memories: int, neurons: int, rate: float, decay: float
     A score is about sum_m 2 n a_m h_m^(n-1): of h near beta, and of a class weight over N, which can move no
     further than the steps of a task together, W = rate sum_e decay^e. For scores near 1
 
-        T = c (K / 512 * W / W_0 * 794 / N)^(1/n),   c = 0.76
+        T = c (K / 512 * W / W_0 * 794 / N)^(1/n),   c = 0.8
 
     with W_0 that of 500 epochs at rate 0.1. What was measured of it stands in docs/allocation.md.
     """
     path = rate * sum(decay**epoch for epoch in range(1, epochs + 1))
     usual = 0.1 * sum(0.999**epoch for epoch in range(1, 501))
-    return 0.76 * (memories / 512 * path / usual * 794 / neurons) ** (1 / n)
+    return 0.8 * (memories / 512 * path / usual * 794 / neurons) ** (1 / n)
 
 
 def check_order(normalise: str) -> None:

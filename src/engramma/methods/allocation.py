@@ -42,6 +42,7 @@ BESIDE: dict[str, type[Method]] = {  # what a group may do about the tasks that 
     "si": SI,
 }
 SHARPNESS = 2.0  # how much a deviation counts where groups answer together
+CLASS = 0.3  # how strongly a memory that begins at a centre speaks for its class
 LLOYD = 8  # rounds in which centres are moved
 SAMPLE = 200  # items that tell whether a group knows a task
 
@@ -81,7 +82,8 @@ class Grouped(DenseMemory):
     def parts(self, theta: Tensor) -> list[Tensor]:
         """[(R,K,N)]: the memories of each group."""
         assert self.mean is not None
-        first = range(0, self.mean.shape[1] * self.each, self.each)
+        opened = int(self.mean.isfinite().any(0).sum())
+        first = range(0, opened * self.each, self.each)
         return [theta[:, m : m + self.each].contiguous() for m in first]
 
     def known(self, theta: Tensor, probe: Tensor) -> Tensor:
@@ -90,7 +92,8 @@ class Grouped(DenseMemory):
         assert self.deviation is not None
         net = self.alone()
         e = torch.stack([familiarity(net, part, probe) for part in self.parts(theta)], -1)
-        return (e - self.mean[:, None]) / self.deviation[:, None]
+        opened = e.shape[-1]
+        return (e - self.mean[:, None, :opened]) / self.deviation[:, None, :opened]
 
     def named(self, theta: Tensor, probe: Tensor) -> Tensor:
         """(R,B): the group that knows an item best."""
@@ -242,7 +245,7 @@ class Allocation(Method):
         part = taken(theta, where)
         if bool(fresh.any()):
             part = torch.where(fresh[:, None, None], self._begun(now, theta, part, known, each), part)
-        more = max(0, int(group.max()) + 1 - state.mean.shape[1])
+        more = most - state.mean.shape[1]  # all at first, then none
         mean = torch.nn.functional.pad(state.mean, (0, more), value=torch.inf)
         beside = state.beside
         if self.boundaries == "given" and len(beside) == int(group[0]):
@@ -260,12 +263,13 @@ class Allocation(Method):
 
     def _knows(self, state: Allotted, now: Now, theta: Tensor, each: int) -> Tensor:
         """(R,G): mean z of a few of the task's items, whose labels are known, under the groups so far."""
-        if self.boundaries == "given" and self.begin != "nearest":
-            return state.mean[:, :0]
+        opened = int(state.mean.isfinite().any(0).sum()) if state.mean.numel() else 0
+        if opened == 0 or (self.boundaries == "given" and self.begin != "nearest"):
+            return theta.new_zeros(len(theta), 0)
         few = now.task.train.row(slice(0, SAMPLE))
-        groups = [theta[:, g * each : (g + 1) * each].contiguous() for g in range(state.mean.shape[1])]
+        groups = [theta[:, g * each : (g + 1) * each].contiguous() for g in range(opened)]
         e = [familiarity(now.network, part, few.probe, few.target).mean(1) for part in groups]
-        return (torch.stack(e, 1) - state.mean) / state.deviation if e else state.mean
+        return (torch.stack(e, 1) - state.mean[:, :opened]) / state.deviation[:, :opened]
 
     def _begun(self, now: Now, theta: Tensor, part: Tensor, known: Tensor, each: int) -> Tensor:
         """(R,K,N): the memories of a new group, as they begin to learn."""
@@ -354,6 +358,6 @@ def _centres(probe: Tensor, target: Tensor, weight: Tensor, count: int, network:
             centre = torch.where(size[:, None] > 0, sums / size[:, None].clamp(min=1), centre)
         mine.copy_(centre)
         if network.classes:
-            mine[:, network.visible :] = -1.0
-            mine[:, network.visible + kind] = 1.0
+            mine[:, network.visible :] = -CLASS
+            mine[:, network.visible + kind] = CLASS
     return made

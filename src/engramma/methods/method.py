@@ -1,7 +1,8 @@
 """What a method against forgetting is: five small functions.
 
 A method is a frozen dataclass of settings; what changes lives in its state, a NamedTuple of tensors
-that the loop hands back to it. Nothing is changed in place. Axis 0 is replicas everywhere.
+that the loop hands back to it. Nothing is changed in place. Axis 0 is replicas everywhere. What shapes a
+state has after a task hangs on the tasks alone, not on what was learned: by them a checkpoint is known.
 """
 
 from __future__ import annotations

@@ -51,6 +51,20 @@ def unflatten(tree: Any, tensors: dict[str, Tensor], classes: dict[str, type]) -
     return kind(unflatten(v, tensors, classes) for v in tree[kind.__name__])
 
 
+def alike(value: Any, like: Any) -> bool:
+    """Whether two have the same parts, of the same types and shapes, whatever the numbers in them."""
+    if isinstance(like, Tensor):
+        return isinstance(value, Tensor) and (value.dtype, value.shape) == (like.dtype, like.shape)
+    if isinstance(like, dict):
+        there = isinstance(value, dict) and list(value) == list(like)
+        return there and all(alike(value[k], part) for k, part in like.items())
+    if isinstance(like, list | tuple):
+        there = type(value) is type(like) and len(value) == len(like)
+        return there and all(map(alike, value, like))
+    numbers = isinstance(like, int | float) and isinstance(value, int | float)  # 1 may have become 1.5
+    return numbers or type(value) is type(like)
+
+
 def known(method: Method) -> dict[str, type]:
     """The named tuples that the modules of a method's class and of its bases know, by name."""
     found: dict[str, type] = {"Items": Items}

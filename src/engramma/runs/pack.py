@@ -18,6 +18,7 @@ from torch import Tensor
 
 import engramma
 from engramma.experiment import Experiment
+from engramma.methods.state import alike
 from engramma.replicas import Replicas
 from engramma.runs.forks import branch, lineage
 from engramma.runs.setup import Built, build
@@ -93,7 +94,7 @@ def run_pack(
     keep = keep_memories or keep_checkpoints
     ledger = Ledger(first.tasks, first.epochs)
     theta, resume = built.theta, None
-    point = _resumable(store, name, built, keep)
+    point = resumable(store, ordered, built, keep)
     if point is None and first.fork:
         point = branch(store, ordered, built)
     if point is not None:
@@ -262,26 +263,67 @@ def facts(device: torch.device | str, built: Built, ledger: Ledger, name: str) -
 def _kept(store: Store, name: str, first: Experiment) -> list[Tensor]:
     """[(R,M,N)] after each task."""
     points = [checkpoints.load(store, name, done, None, "cpu") for done in range(1, first.tasks + 1)]
-    return [point.theta for point in points if point is not None and point.theta is not None]
+    thetas = [point.theta for point in points if point is not None and point.theta is not None]
+    if len(thetas) < first.tasks:
+        raise OSError(f"checkpoints of pack {name} were removed or damaged while it was trained")
+    return thetas
 
 
-def _resumable(store: Store, name: str, built: Built, keep: bool) -> Checkpoint | None:
-    """The last checkpoint; where all are to be kept, only if none before it is missing."""
-    point = checkpoints.latest(store, name, built.method, built.theta.device)
-    if point is not None and not _fits(point, built):
-        place = store.checkpoints / name
-        store.set_aside(place, f"checkpoints {place} are not of this pack")
-        point = None
-    if point is None or not keep:
-        return point
-    whole = checkpoints.stages(store, name) == list(range(1, point.done + 1))
-    return point if whole and point.theta is not None else None
+def resumable(
+    store: Store, pack: Sequence[Experiment], built: Built, keep: bool = False
+) -> Checkpoint | None:
+    """The last sound checkpoint; where all are to be kept, only if none before it is missing.
+
+    One that is not what the pack would have written is named and set aside.
+    """
+    name, sound = pack_name(pack), {}
+    for done in sorted(checkpoints.stages(store, name), reverse=True):
+        point = checkpoints.load(store, name, done, built.method, built.theta.device)
+        if point is not None and (fault := misfit(point, pack, built)):
+            place = store.checkpoints / name / str(done)
+            store.set_aside(place, f"checkpoint {place} is not of its pack: {fault}")
+        elif point is not None:
+            sound[done] = point
+            if not keep:
+                break
+    last = max(sound, default=0)
+    if keep and (len(sound) < last or any(point.theta is None for point in sound.values())):
+        return None
+    return sound.get(last)
 
 
-def _fits(point: Checkpoint, built: Built) -> bool:
-    """Whether a checkpoint holds what its pack goes on with: one that was tampered with may not."""
-    try:
-        Ledger(0, 0).restore(point)
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError):
-        return False
-    return point.theta is None or point.theta.shape == built.theta.shape
+def misfit(point: Checkpoint, pack: Sequence[Experiment], built: Built) -> str:
+    """What of a checkpoint is not as this pack would have left it; empty where all is.
+
+    What a method's state is made of only the method knows: the pack is trained for one epoch a task, and what
+    that leaves must have the same parts, of the same types and shapes.
+    """
+    first, like = pack[0], Ledger(pack[0].tasks, 1)
+    told = plain(lineage(pack))
+    if point.runs != tuple(e.name for e in pack) or {k: point.facts.get(k) for k in told} != told:
+        return "its runs are others"
+    if not 1 <= point.done <= first.tasks or (point.theta is None and point.done < first.tasks):
+        return "its memories are missing"
+    seconds = point.facts.get("seconds")
+    if not isinstance(seconds, list) or [type(each) for each in seconds] != [float] * point.done:
+        return "its seconds are not one number a task"
+    if not isinstance(point.facts.get("report"), dict):
+        return "its report is no table"
+    like.watch(built.theta, 0, 1)
+    like.measure(built, built.network.at(built.optimiser.beta(0, built.theta)), built.theta, ends=True)
+    count = max(1, point.measured["marks"].numel()) if "marks" in point.measured else 1
+    measured = {
+        k: v.expand(count, *v.shape[1:]) if k == "marks" or k.startswith("curves/") else v
+        for k, v in like.tensors().items()
+    }
+    if not alike(point.measured, measured):
+        return "its measurements have other names, types or shapes"
+    if point.theta is not None:
+        optimiser = replace(built.optimiser, epochs=1)
+        short = built._replace(optimiser=optimiser).train()
+        moment = next(m for m in short if m.task + 1 == point.done)
+        if not alike(point.theta, moment.theta):
+            return "its memories have another type or shape"
+        if not alike(point.state, moment.state):
+            return "the state of its method has other parts, types or shapes"
+    return ""

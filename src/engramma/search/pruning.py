@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from engramma.checks import method_class
 from engramma.experiment import Experiment
 from engramma.methods import Penalty
 from engramma.runs import study
-from engramma.runs.pack import pack_name
+from engramma.runs.pack import pack_name, resumable
 from engramma.runs.planning import sizes
 from engramma.runs.setup import Built, build
 from engramma.search.spaces import Search
@@ -56,8 +55,9 @@ def prunable(search: Search) -> bool:
 def train_pruned(experiments: list[Experiment], store: Store, **options: Any) -> dict[str, Record]:
     """{name: record} of the runs whose strength was worth training to the end."""
     every, left = experiments[0].epochs, list(experiments)
+    place = {k: v for k, v in options.items() if k in ("device", "kernel", "data_dir")}
     while True:
-        left = drop(left, store, options.get("device", "cpu"))
+        left = drop(left, store, **place)
         try:
             always = float("inf")  # the checkpoint after the second task is what decides, whatever it costs
             done = study.run(
@@ -68,26 +68,37 @@ def train_pruned(experiments: list[Experiment], store: Store, **options: Any) ->
             continue
 
 
-def drop(experiments: list[Experiment], store: Store, device: torch.device | str) -> list[Experiment]:
-    """Experiments without those of the strengths that a checkpoint shows to have forgotten everything."""
+def drop(experiments: list[Experiment], store: Store, **place: Any) -> list[Experiment]:
+    """Experiments without those of the strengths that a checkpoint shows to have forgotten everything.
+
+    What goes on and each strength that does not become packs of their own. Those that do not stay, as the
+    reason, until their trials are told so (`forget`): whoever takes them up after a kill comes to the same.
+    """
     by_name = {e.name: e for e in experiments}
     for name, runs in checkpoints.packs(store).items():
         if checkpoints.stages(store, name) != [AFTER] or not set(runs) <= by_name.keys():
             continue
         pack = [by_name[run] for run in runs]
-        point = checkpoints.load(store, name, AFTER, build(pack[:1]).method, device)
+        point = resumable(store, pack, build(pack, **place))
         if point is None or point.theta is None:
             continue
         lost = forgotten(pack, point)
-        kept = [row for row, e in enumerate(pack) if e.strength not in lost]
-        if len(kept) == len(pack):
-            continue
-        if kept:
-            part = cut(point, kept)
-            checkpoints.save(store, pack_name([pack[row] for row in kept]), part)
-        checkpoints.discard(store, name)
+        parts: dict[float | None, list[int]] = {}
+        for row, e in enumerate(pack):
+            parts.setdefault(e.strength if e.strength in lost else None, []).append(row)
+        if len(parts) > 1:
+            for rows in parts.values():
+                checkpoints.save(store, pack_name([pack[row] for row in rows]), cut(point, rows))
+            checkpoints.discard(store, name)
         experiments = [e for e in experiments if not (e.name in runs and e.strength in lost)]
     return experiments
+
+
+def forget(runs: set[str], store: Store) -> None:
+    """Remove the checkpoints of packs of none but these runs."""
+    for name, there in checkpoints.packs(store).items():
+        if runs.issuperset(there):
+            checkpoints.discard(store, name)
 
 
 def forgotten(pack: Sequence[Experiment], point: Checkpoint) -> set[float | None]:
@@ -129,5 +140,5 @@ def cut(point: Checkpoint, rows: list[int]) -> Checkpoint:
         point.theta[rows],
         type(point.state)(*(part(value) for value in point.state)),
         measured,
-        {**point.facts, "report": report},
+        {**point.facts, "report": report, "seeds": [point.facts["seeds"][row] for row in rows]},
     )

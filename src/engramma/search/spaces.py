@@ -104,7 +104,7 @@ def strength_search(
         low, high = span or (0.0, 1.0)
         count = trials or 11
         steps = [low + (high - low) * k / max(count - 1, 1) for k in range(count)]
-        points = tuple((("strength", round(step, 6)),) for step in steps)
+        points = tuple((("strength", min(max(round(step, 6), low), high)),) for step in steps)
         return Search(base, kind, seeds, count, low, high, points)
     low, high = span or default_range(base, scale)
     count = 100 if trials is None else trials

@@ -2,7 +2,8 @@
 
 Every run of a trial is a record in the store, and the trials are in an Optuna storage, so that a search
 which was killed goes on: trials left running are taken up again with the strengths they had, and what
-was trained is found. A trial's sampler is seeded by the search's name and the trial's number alone.
+was trained is found. What is asked follows from the search and the trials of earlier batches, and what is
+trained together from the trials that there are: of one process, a search that was killed is the same search.
 Several processes may work on one search, over one store: they ask in turn, and a trial is the one's that
 claimed it.
 """
@@ -12,17 +13,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from engramma.experiment import Experiment
 from engramma.runs import study
 from engramma.runs.study import Outcome, Work, total_work
-from engramma.search.pruning import prunable, train_pruned
+from engramma.search.pruning import forget, prunable, train_pruned
 from engramma.search.smooth import LEVEL, Response, smooth
 from engramma.search.spaces import START, Search
 from engramma.search.storage import opened, patiently
@@ -33,7 +35,7 @@ from engramma.store.scores import value
 if TYPE_CHECKING:
     import optuna
     from optuna.storages import BaseStorage
-    from optuna.trial import FrozenTrial, Trial
+    from optuna.trial import FrozenTrial
 
 
 @dataclass(frozen=True)
@@ -99,9 +101,8 @@ def tune(
         told = patiently(lambda: [len(_in(b, "COMPLETE")) for b in begun])
         left = [max(0, search.trials - done) for search, done in zip(searches, told, strict=True)]
         watch.total = sum(_work(s) * n for s, n in zip(searches, left, strict=True))
-        train = functools.partial(_train, run)
         return [
-            _finish(search, trialled, store, claims, batch, train_pruned if prune else train, watch, options)
+            _finish(search, trialled, store, claims, batch, prune, run, watch, options)
             for search, trialled in zip(searches, begun, strict=True)
         ]
 
@@ -112,46 +113,81 @@ def _finish(
     store: Store,
     claims: Claims,
     batch: int,
-    train: Callable[..., dict[str, Record]],
+    prune: bool,
+    run: Callable[..., Outcome],
     watch: Work,
     options: dict[str, Any],
 ) -> Found:
     """Ask, train, tell, until the search has its trials."""
-    while (asked := patiently(lambda: _next(search, trialled, claims, batch))) is not None:
-        if not asked:  # others have the last trials in hand, or will leave them
+    while (turn := patiently(lambda: _next(search, trialled, claims, batch))) is not None:
+        if not turn.trials:  # others have the last trials in hand, or will leave them
             time.sleep(0.2)
             continue
-        runs = {trial.number: search.experiments(trial.params) for trial in asked}
+        runs = {trial.number: search.experiments(trial.params) for trial in turn.trials}
         wanted = [e for each in runs.values() for e in each]
         # A search in which most is pruned would never end.
-        pruned = patiently(lambda: len(_in(trialled, "PRUNED")))
-        to_the_end = functools.partial(_train, study.run) if pruned >= search.trials else train
-        records = to_the_end(wanted, store, watch=_part(watch, search), **options)
-        for trial in asked:
+        train = train_pruned if prune and turn.pruned < search.trials else functools.partial(_train, run)
+        records = train(wanted, store, watch=_part(watch, search), **options)
+        for trial in turn.trials:
             found = [records.get(e.name) for e in runs[trial.number]]
             patiently(lambda t=trial, f=found: _tell(trialled, search, t, f))
-        claims.release(_claim(search, trial.number) for trial in asked)
+        claims.release(_claim(search, trial.number) for trial in turn.trials)
+        if prune:
+            _tidy(search, trialled, store)
+    if prune:
+        _tidy(search, trialled, store)
     return patiently(lambda: _found(search, trialled))
 
 
-def _next(search: Search, trialled: optuna.Study, claims: Claims, batch: int) -> list[Trial] | None:
-    """The trials to train next: those that a dead process left, then new ones. None: the search is done."""
+def _tidy(search: Search, trialled: optuna.Study, store: Store) -> None:
+    """Remove what said that trials are to be pruned, now that they have been told so."""
+    told = patiently(lambda: _in(trialled, "PRUNED"))
+    forget({e.name for trial in told for e in search.experiments(trial.params)}, store)
+
+
+class Turn(NamedTuple):
+    """What a process trains next, together."""
+
+    trials: list[FrozenTrial]
+    pruned: int  # trials that were pruned before these
+
+
+def _next(search: Search, trialled: optuna.Study, claims: Claims, batch: int) -> Turn | None:
+    """The first round in which something is left to do: its trials that a dead process left running, and
+    those that were not asked yet. None: the search is done."""
     with claims.held(_claim(search)):
         left = _in(trialled, "RUNNING")
         held = set(claims.take(_claim(search, t.number) for t in left))
         # Looked at again: one may have been told before its claim was given back.
-        running = {t.number for t in _in(trialled, "RUNNING")}
-        free = [t for t in left if _claim(search, t.number) in held and t.number in running]
-        lacking = search.trials - len(_in(trialled, "COMPLETE"))
-        room = max(0, min(batch, lacking - len(running) + len(free)))
-        claims.release(held - {_claim(search, t.number) for t in free[:room]})
-        if lacking <= 0:
+        there = trialled.get_trials(deepcopy=False)
+        if sum(t.state.name == "COMPLETE" for t in there) >= search.trials:
+            claims.release(held)
             return None
-        asked = [_again(trialled, search, t) for t in free[:room]]
-        while len(asked) < room:
-            asked.append(_ask(trialled, search))
-            claims.take([_claim(search, asked[-1].number)])
-        return asked
+        turn = Turn([], 0)
+        for numbers in _rounds(search, there, batch):
+            left = [t for t in there[numbers.start : numbers.stop] if t.state.name == "RUNNING"]
+            mine = [t for t in left if _claim(search, t.number) in held]
+            lacking = numbers.stop - max(numbers.start, len(there))
+            if mine or lacking > 0:
+                before = sum(t.state.name == "PRUNED" for t in there[: numbers.start])
+                turn = Turn(mine + _ask(trialled, search, there, batch, lacking), before)
+                break
+        taken = [_claim(search, t.number) for t in turn.trials]
+        claims.release(held - set(taken))
+        claims.take(taken)
+        return turn
+
+
+def _rounds(search: Search, there: Sequence[FrozenTrial], batch: int) -> Iterator[range]:
+    """The numbers of the trials that are trained together: a batch, or less where no more are wanted.
+
+    They follow from the trials that there are: a search that is taken up again has those it would have had.
+    """
+    first = hoped = 0
+    while (size := min(batch - first % batch, search.trials - hoped)) > 0:
+        yield range(first, first + size)
+        hoped += sum(t.state.name in ("COMPLETE", "RUNNING") for t in there[first : first + size])
+        first += size
 
 
 def _claim(search: Search, *number: int) -> str:
@@ -168,38 +204,53 @@ def _train(
     return {r.name: r for r in run(experiments, store, curve_every=every, **options).records}
 
 
-def _ask(trialled: optuna.Study, search: Search) -> Trial:
-    """The next trial: one of the search's first points, or what the sampler says."""
+def _ask(
+    trialled: optuna.Study, search: Search, there: Sequence[FrozenTrial], batch: int, count: int
+) -> list[FrozenTrial]:
+    """New trials, each in the storage with its parameters or not at all."""
+    from optuna.trial import TrialState, create_trial
+
+    space = search.distributions()
+    for params in itertools.islice(_proposed(search, there, batch), max(0, count)):
+        trialled.add_trial(create_trial(state=TrialState.RUNNING, params=params, distributions=space))
+    return trialled.get_trials(deepcopy=False)[len(there) :]
+
+
+def _proposed(search: Search, there: Sequence[FrozenTrial], batch: int) -> Iterator[dict[str, Any]]:
+    """The parameters of one trial after another: the search's first points, then what the sampler says.
+
+    The sampler is shown the trials of earlier batches with their values, and those of the same batch as
+    running, whether they still are or not; and it is seeded by the search and the trial's number.
+    """
     import optuna
+    from optuna.trial import TrialState, create_trial
 
-    number = len(trialled.get_trials(deepcopy=False))
-    seed = int.from_bytes(hashlib.sha256(f"{trialled.study_name} {number}".encode()).digest()[:4])
-    trialled.sampler = optuna.samplers.TPESampler(
-        seed=seed, n_startup_trials=START, multivariate=False, constant_liar=True
-    )
-    # One that a dead process had put in the queue is taken first.
-    if not _in(trialled, "WAITING") and number < len(search.points):
-        trialled.enqueue_trial(dict(search.points[number]))
-    return trialled.ask(search.distributions())
+    space, own = search.distributions(), len(there) - len(there) % batch
 
-
-def _again(trialled: optuna.Study, search: Search, left: FrozenTrial) -> Trial:
-    """A trial that a dead process left running, with the parameters it had."""
-    import optuna
-
-    trial = optuna.trial.Trial(trialled, left._trial_id)
-    for name, kind in search.distributions().items():
-        if isinstance(kind, optuna.distributions.FloatDistribution):
-            trial.suggest_float(name, kind.low, kind.high, log=kind.log)
-        elif isinstance(kind, optuna.distributions.CategoricalDistribution):
-            trial.suggest_categorical(name, kind.choices)
-    return trial
+    running = functools.partial(create_trial, state=TrialState.RUNNING)
+    shown = optuna.create_study(direction="maximize")
+    shown.add_trials(there[:own])
+    shown.add_trials(running(params=t.params, distributions=t.distributions) for t in there[own:])
+    for number in itertools.count(len(there)):
+        if number < len(search.points):
+            params = dict(search.points[number])
+            shown.add_trial(running(params=params, distributions=space))
+        else:
+            seed = int.from_bytes(hashlib.sha256(f"{search.name} {number}".encode()).digest()[:4])
+            shown.sampler = optuna.samplers.TPESampler(
+                seed=seed, n_startup_trials=START, multivariate=False, constant_liar=True
+            )
+            params = shown.ask(space).params
+        yield params
 
 
-def _tell(trialled: optuna.Study, search: Search, trial: Trial, records: list[Record | None]) -> None:
-    """The mean over seeds; a run that diverged counts 0. A trial with a run left out was pruned."""
+def _tell(trialled: optuna.Study, search: Search, trial: FrozenTrial, records: list[Record | None]) -> None:
+    """The mean over seeds; a run that diverged counts 0. A trial with a run left out was pruned.
+
+    What was told once stays.
+    """
     from optuna.exceptions import UpdateFinishedTrialError
-    from optuna.trial import TrialState
+    from optuna.trial import Trial, TrialState
 
     kept = [record for record in records if record is not None]
     if len(kept) < len(records):
@@ -207,9 +258,10 @@ def _tell(trialled: optuna.Study, search: Search, trial: Trial, records: list[Re
         return
     each = [value(record, search.measure) for record in kept]
     with contextlib.suppress(UpdateFinishedTrialError):  # told before, and the answer was lost
-        trial.set_user_attr("runs", [record.name for record in kept])
-        trial.set_user_attr("diverged", int(np.isnan(each).sum()))
-        trial.set_user_attr("values", [0.0 if np.isnan(v) else v for v in each])
+        told = Trial(trialled, trial._trial_id)
+        told.set_user_attr("runs", [record.name for record in kept])
+        told.set_user_attr("diverged", int(np.isnan(each).sum()))
+        told.set_user_attr("values", [0.0 if np.isnan(v) else v for v in each])
         trialled.tell(trial.number, float(np.nan_to_num(each).mean()), skip_if_finished=True)
 
 
@@ -233,15 +285,17 @@ def _in(trialled: optuna.Study, state: str) -> list[FrozenTrial]:
 def _study(search: Search, place: BaseStorage) -> optuna.Study:
     import optuna
 
+    # It keeps trials and samples none (see `_proposed`).
+    sampler = optuna.samplers.RandomSampler(0)
     made = optuna.create_study(
-        study_name=search.name, storage=place, direction="maximize", load_if_exists=True
+        study_name=search.name, storage=place, sampler=sampler, direction="maximize", load_if_exists=True
     )
-    if not made.user_attrs:
-        told = search.base.describe()
-        for key in ("method", "vertex", "data", "stream", "tasks", "items", "memories", "epochs"):
-            made.set_user_attr(key, told[key])
-        made.set_user_attr("seeds", list(search.seeds))
-        made.set_user_attr("objective", search.measure)
+    told = search.base.describe()
+    keys = ("method", "vertex", "data", "stream", "tasks", "items", "memories", "epochs")
+    said = {**{k: told[k] for k in keys}, "seeds": list(search.seeds), "objective": search.measure}
+    for key, what in said.items():
+        if key not in made.user_attrs:
+            made.set_user_attr(key, what)
     return made
 
 

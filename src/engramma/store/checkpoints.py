@@ -122,13 +122,6 @@ def _dtype(name: str) -> torch.dtype:
     return getattr(torch, name)
 
 
-def latest(store: Store, pack: str, method: Method, device: torch.device | str) -> Checkpoint | None:
-    for done in sorted(stages(store, pack), reverse=True):
-        if point := load(store, pack, done, method, device):
-            return point
-    return None
-
-
 def stages(store: Store, pack: str) -> list[int]:
     """After how many tasks a pack has checkpoints."""
     folder = store.checkpoints / pack

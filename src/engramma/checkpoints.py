@@ -80,7 +80,7 @@ def load(
     if not place.is_dir():
         return None
     try:
-        files = read_folder(place)
+        files = read_folder(place, "checkpoint.json", "tensors.safetensors")
         head = _head(files["checkpoint.json"])
         tensors = unpack_tensors(files["tensors.safetensors"])
         tensors = {k: v.to(device, _dtype(head["types"][k])) for k, v in tensors.items()}

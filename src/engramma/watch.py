@@ -26,6 +26,8 @@ from torch import Tensor
 from engramma.built import Built
 from engramma.experiment import VARYING, Experiment
 from engramma.study import Work
+from engramma.terminal import Terminal
+from engramma.texts import visible
 from engramma.train import Moment
 
 
@@ -68,7 +70,7 @@ class Dashboard:
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.console = console or Console(stderr=True)
+        self.console = console or Terminal(stderr=True)
         self.work, self.clock = work, clock
         self.experiments: list[Experiment] = []
         self.built: Built | None = None
@@ -136,7 +138,8 @@ class Dashboard:
             else f"task {moment.task + 1}/{first.tasks}, epoch {moment.epoch}/{first.epochs}"
         )
         head = Text(
-            f"{first.method}, n = {first.vertex:g}, {first.data}: {len(self.experiments)} replicas; {place}"
+            visible(f"{first.method}, n = {first.vertex:g}, {first.data}: ")
+            + f"{len(self.experiments)} replicas; {place}"
         )
         return Group(head, bar, self._replicas())
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engramma import study
+from engramma.claims import part
 from engramma.experiment import described
 from engramma.planning import CPU_SHARE, free_memory
 from engramma.records import Store
@@ -56,7 +57,7 @@ def ready(client: Client, store: Store, device: str) -> Crowd:
                 "(--nworkers for more of them)"
             )
     _same_versions(client, used)
-    probe = store.claims / f"{store.owner}.probe"
+    probe = part(store.claims)
     probe.write_text(store.owner)
     try:
         with said("look at the store"):

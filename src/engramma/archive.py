@@ -71,7 +71,7 @@ def unpack(file: Path, store: Store, limit: int = LIMIT) -> tuple[int, int]:
             most = {"record.json": HEAD, SUMS: HEAD, "arrays.safetensors": limit // ARRAYS}
             if taken > limit or size > most.get(found[2], size):
                 raise ValueError(
-                    f"{file} must unpack to at most {limit / 2**30:g} GiB (--limit), a part of it for each "
+                    f"{file} must unpack to at most {limit / 2**30:.3g} GiB (--limit), a part of it for each "
                     f"file; with {name}, {size} bytes, it is more; nothing was unpacked"
                 )
             place = room / found[1]

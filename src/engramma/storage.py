@@ -33,7 +33,7 @@ def opened(url: str | None, store: Store) -> Iterator[BaseStorage]:
         parts = make_url(place)
     except (ArgumentError, ValueError):
         raise ValueError(f"storage must be {example}") from None
-    # Of a URL that was given its kind alone is shown: in one that is written wrong, a password may be anywhere.
+    # Of a URL that was given its kind alone is shown: written wrong, it may have a password anywhere.
     kind = parts.drivername.partition("+")[0]
     shown = place if url is None else f"this {kind} URL" if kind in KINDS else "this URL"
     if parts.drivername == "postgresql":  # the driver that the extra `postgres` installs

@@ -13,7 +13,7 @@ from engramma.texts import visible
 
 
 class Terminal(Console):
-    """A console for texts of any origin. A style stands beside a text (style=, rich.text.Text), never in it."""
+    """A console for texts of any origin. Styles stand beside a text (style=, rich.text.Text), never in it."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, **options)

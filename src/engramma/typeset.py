@@ -96,6 +96,9 @@ LATEX = {
     "_": r"\_",
     "{": r"\{",
     "}": r"\}",
+    "[": "{[}",  # after the end of a row it would be a length,
+    "]": "{]}",
+    "*": "{*}",  # and this a part of that end
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "<": r"$<$",

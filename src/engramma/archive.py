@@ -23,7 +23,7 @@ from engramma.records import Store
 
 MEMBER = re.compile(r"([0-9a-f]{20})/(record\.json|(arrays|memories)\.safetensors|SHA256SUMS)")
 LIMIT = 2**30  # bytes that unpacking may put on the disk, where nothing else is said
-ROOM = 4096  # bytes of the disk that a file takes beside its content, about
+ROOM = 2**15  # what a file counts beside its content: even an empty one takes room, and time to make
 ARRAYS = 8  # the arrays of a record, which are read whole, may be this part of the limit
 BLOCK = tarfile.BLOCKSIZE
 STEP = 2**20

@@ -374,7 +374,7 @@ def test_ctrl_c_in_the_middle_of_one_long_operation() -> None:
 
 # Names from elsewhere: shown, never obeyed
 
-HOSTILE = "evil\x1b[2J\x07[b]$x_{<i>\n\u202e*|&:C"  # the name of a method; after the colon, a class
+HOSTILE = "evil\x1b[2J\x07[b]$x_{$<i>\n\u202e*|&:C"  # the name of a method; after the colon, a class
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ import math
 import os
 import shutil
 from collections.abc import Collection
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -114,7 +115,7 @@ def read_folder(place: Path, *names: str, further: Collection[str] = ()) -> dict
     return found
 
 
-def _opened(path: Path) -> BinaryIO:
+def _opened(path: Path) -> BufferedReader:
     if not path.is_file():  # a pipe would be waited for
         raise OSError("no such file")
     return open(path, "rb")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
+from benchmarks import status
+
 NAMES = ("step", "transcription", "methods", "scaling", "start", "roofline", "tuning", "scale", "gpu")
 
 
@@ -19,4 +21,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(status(lambda: main(sys.argv[1:])))

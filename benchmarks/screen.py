@@ -19,6 +19,7 @@ from typing import Any, TextIO
 
 import torch
 
+from benchmarks import status
 from benchmarks.screened import ROWS, Line
 from benchmarks.screening import Found, Point, Protocol, screen
 from engramma.paper import numbers as paper
@@ -164,4 +165,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status(main))

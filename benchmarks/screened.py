@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks import status
 from engramma.paper import numbers as paper
 from engramma.show.agreement import agreement
 
@@ -116,4 +117,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status(main))

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import gzip
+import hashlib
 import io
+import random
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -9,6 +14,7 @@ import pytest
 
 from engramma.experiment import Experiment
 from engramma.store.archive import pack, unpack
+from engramma.store.claims import part
 from engramma.store.files import Damaged
 from engramma.store.records import Record, Store
 
@@ -20,7 +26,8 @@ def store(tmp_path: Path) -> Store:
     for seed in range(3):
         told = Experiment(data="digits", items=50, memories=3, epochs=1, seed=seed).describe()
         scores = {"accuracy": np.full((5, 5), seed / 10)}
-        store.write(Record(told, scores, {"epoch": np.arange(3)}, {"seconds": 1.0}, None))
+        curves = {"epoch": np.arange(3), "accuracy": np.zeros((3, 5))}
+        store.write(Record(told, scores, curves, {"seconds": 1.0}, None))
     return store
 
 
@@ -65,7 +72,7 @@ def test_a_damaged_record_is_not_packed(store: Store, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
 def test_only_files_of_records_come_out(name: str, kind: bytes, tmp_path: Path) -> None:
     member = tarfile.TarInfo(name)
-    member.type, member.linkname = kind, "/etc/passwd"
+    member.type, member.linkname = kind, str(tmp_path / "elsewhere")
     file = archive(tmp_path / "bad.tar.gz", (member, b"x"))
     with pytest.raises(ValueError, match="not a file of a record"):
         unpack(file, Store(tmp_path / "runs"))
@@ -75,7 +82,7 @@ def test_only_files_of_records_come_out(name: str, kind: bytes, tmp_path: Path) 
 
 def test_a_link_with_the_name_of_a_record_does_not_come_out(tmp_path: Path) -> None:
     member = tarfile.TarInfo("0" * 20 + "/record.json")
-    member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    member.type, member.linkname = tarfile.SYMTYPE, str(tmp_path / "elsewhere")
     with pytest.raises(ValueError, match="not a file of a record"):
         unpack(archive(tmp_path / "bad.tar.gz", (member, b"")), Store(tmp_path / "runs"))
 
@@ -103,3 +110,125 @@ def test_a_torn_archive_is_named(share: float, store: Store, tmp_path: Path) -> 
     with pytest.raises((ValueError, Damaged), match=r"a\.tar\.gz"):
         unpack(file, other)
     assert not other.names()
+
+
+def members(file: Path) -> list[tuple[tarfile.TarInfo, bytes]]:
+    with tarfile.open(file) as tar:
+        return [(m, tar.extractfile(m).read()) for m in tar]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_junk_beside_a_record_stays_out(listed: bool, store: Store, tmp_path: Path) -> None:
+    """Whether its checksum is there or not: neither is a store with it packed, nor an archive unpacked."""
+    file, junk, name = tmp_path / "a.tar.gz", b"junk", store.names()[0]
+    pack(store, file)
+    parts = members(file)
+    if listed:
+        line = f"{hashlib.sha256(junk).hexdigest()}  memories.safetensors\n".encode()
+        parts = [(m, c + line if m.name == f"{name}/SHA256SUMS" else c) for m, c in parts]
+    parts.append((tarfile.TarInfo(f"{name}/memories.safetensors"), junk))
+    other = Store(tmp_path / "other")
+    with pytest.raises(Damaged, match=r"memories\.safetensors.*nothing was unpacked"):
+        unpack(archive(tmp_path / "b.tar.gz", *parts), other)
+    assert not other.names()
+    for member, content in parts:
+        (store.path / member.name).write_bytes(content)
+    with pytest.raises(ValueError, match=r"memories\.safetensors"):
+        pack(store, tmp_path / "c.tar.gz")
+    assert [name for name, fault in store.verify() if fault] == [name]
+
+
+def header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
+    """That of a member whose content need not follow: what it says is enough."""
+    member = tarfile.TarInfo(name)
+    member.size, member.type = size, kind
+    return member.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize("name", ["record.json", "SHA256SUMS", "arrays.safetensors", "memories.safetensors"])
+def test_what_is_too_large_is_refused_by_what_it_says(name: str, tmp_path: Path) -> None:
+    file, store = tmp_path / "large.tar.gz", Store(tmp_path / "runs")
+    file.write_bytes(gzip.compress(header(f"{'0' * 20}/{name}", 2**31)))
+    with pytest.raises(ValueError, match=r"large\.tar\.gz must unpack to at most 1 GiB \(--limit\)"):
+        unpack(file, store)
+    with pytest.raises(ValueError, match="ends too early" if name.startswith("mem") else "must unpack"):
+        unpack(file, store, limit=2**32)
+
+
+def test_many_small_files_are_too_large_together(tmp_path: Path) -> None:
+    """A file of nothing takes some of the disk, too."""
+    file, store = tmp_path / "many.tar.gz", Store(tmp_path / "runs")
+    content = b"".join(header(f"{number:020x}/record.json", 0) for number in range(300))
+    file.write_bytes(gzip.compress(content + bytes(1024)))
+    with pytest.raises(ValueError, match="must unpack to at most"):
+        unpack(file, store, limit=2**20)
+    assert [path.name for path in store.path.iterdir()] == ["claims"]
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_SPARSE])
+def test_nothing_but_plain_files_is_read_of_an_archive(kind: bytes, tmp_path: Path) -> None:
+    """A header of four hundred megabytes is one that tarfile would hold in memory."""
+    file = tmp_path / "odd.tar.gz"
+    file.write_bytes(gzip.compress(header("0" * 20 + "/record.json", 4 * 10**8, kind)))
+    with pytest.raises(ValueError, match="not a file of a record"):
+        unpack(file, Store(tmp_path / "runs"))
+
+
+def test_a_file_that_is_there_twice_is_refused(store: Store, tmp_path: Path) -> None:
+    pack(store, tmp_path / "a.tar.gz")
+    parts = members(tmp_path / "a.tar.gz")
+    with pytest.raises(ValueError, match="is there twice"):
+        unpack(archive(tmp_path / "b.tar.gz", *parts, parts[0]), Store(tmp_path / "other"))
+
+
+@pytest.mark.parametrize("extra", [b"x", bytes(2**21)])
+def test_an_archive_that_goes_on_after_its_end_is_refused(extra: bytes, store: Store, tmp_path: Path) -> None:
+    file = tmp_path / "a.tar.gz"
+    pack(store, file)
+    file.write_bytes(gzip.compress(gzip.decompress(file.read_bytes()) + extra))
+    with pytest.raises(ValueError, match=r"a\.tar\.gz: not an archive of records"):
+        unpack(file, Store(tmp_path / "other"))
+
+
+def test_a_bit_turned_over_anywhere_is_said_in_one_line(store: Store, tmp_path: Path) -> None:
+    """Or it changes nothing that anybody reads."""
+    file, chance, said = tmp_path / "a.tar.gz", random.Random(0), []
+    pack(store, file)
+    whole = file.read_bytes()
+    for number in range(300):
+        data = bytearray(whole if number % 3 else gzip.decompress(whole))
+        data[number if number < 30 else chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        file.write_bytes(data if number % 3 else gzip.compress(data, 1))
+        try:
+            assert unpack(file, Store(tmp_path / f"other-{number}")) == (3, 0)
+        except (ValueError, Damaged) as error:
+            said.append(str(error))
+    assert len(said) > 200
+    assert all("a.tar.gz" in line and line.isprintable() for line in said)
+
+
+def test_every_archive_of_ours_unpacks(tmp_path: Path) -> None:
+    archives = Path(__file__).parents[1].glob("results/*.tar.gz")
+    smallest = min(archives, key=lambda path: path.stat().st_size)
+    with tarfile.open(smallest) as tar:
+        held = sum(member.name.endswith("record.json") for member in tar)
+    assert unpack(smallest, Store(tmp_path)) == (held, 0)
+
+
+def test_what_a_killed_command_left_is_removed_by_the_next(store: Store, tmp_path: Path) -> None:
+    """Both beside an archive and in a store; what a living process has in hand stays."""
+    code = (
+        "import os, sys; from pathlib import Path; from engramma.claims import part\n"
+        "part(Path(sys.argv[1]), '.gz').write_text(''); part(Path(sys.argv[2])).mkdir(); os._exit(9)"
+    )
+    out, other = tmp_path / "out", Store(tmp_path / "other")
+    for folder in (out, other.path):
+        folder.mkdir()
+    subprocess.run([sys.executable, "-c", code, str(out), str(other.path)], check=False)
+    mine = part(out)
+    mine.write_text("")
+    assert [len(list(folder.glob(".part-*"))) for folder in (out, other.path)] == [2, 1]
+    pack(store, out / "a.tar.gz")
+    unpack(out / "a.tar.gz", other)
+    assert sorted(out.iterdir()) == sorted([mine, out / "a.tar.gz"])
+    assert not list(other.path.glob(".part-*"))

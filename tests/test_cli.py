@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import re
 import signal
@@ -15,14 +16,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rich.table import Table
+from rich.text import Text
 from typer.testing import CliRunner, Result
 
 from engramma import studies
+from engramma.checks import visible
 from engramma.cli import app, spelled_out
 from engramma.cli.options import given
 from engramma.experiment import Experiment, read
 from engramma.runs import study
-from engramma.store.records import Store
+from engramma.runs.terminal import Terminal
+from engramma.store.records import Record, Store
 from engramma.streams.datasets import MNIST
 
 TINY = "--data digits --tasks 2 --items 40 --memories 4 --epochs 2 --device cpu"
@@ -517,3 +522,96 @@ def test_ctrl_c_in_the_middle_of_one_long_operation() -> None:
     assert process.returncode == 130
     assert out == ""
     assert "stopped" in said
+
+
+# Names from elsewhere: shown, never obeyed
+
+HOSTILE = "evil\x1b[2J\x07[b]$x_{$<i>\n\u202e*|&:C"  # the name of a method; after the colon, a class
+
+
+@pytest.fixture
+def hostile(here: Path) -> Store:
+    """A store whose folder, methods, scores and facts have such names; its checksums are right."""
+    store = Store(here / "s_[b]$x")
+    for seed in (0, 1):
+        told = {**Experiment(data="digits", tasks=2, items=40, memories=4, epochs=2, seed=seed).describe(),
+                "method": HOSTILE, "data": f"{HOSTILE}.npz"}  # fmt: skip
+        curves = {"epoch": np.arange(3), HOSTILE: np.zeros((3, 2))}
+        facts = {"seconds": "\x1b[2J", HOSTILE: {"x": HOSTILE}, "seconds_by_task": None}
+        store.write(Record(told, {HOSTILE: np.eye(2)}, curves, facts))
+    (store.path / store.names()[0] / "junk\x1b[2J[b]").write_text("")
+    return store
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "runs list", "runs show {}", "runs verify", "table scores --from", "table scores --format md --from",
+        "table scores --format csv --from", "table scores --format latex --from", "figure tasks --from",
+        "report --from", "runs pack new.tar.gz", "runs prune",
+    ],
+)  # fmt: skip
+def test_names_from_elsewhere_do_nothing_to_the_terminal(line: str, hostile: Store, here: Path) -> None:
+    words = line.format(hostile.names()[1][:8]).split()
+    words += [] if "--from" in words else ["--store"]
+    result = CliRunner().invoke(app, [*words, str(hostile.path)])
+    assert result.exit_code == {"verify": 1, "pack": 2}.get(words[1], 0), result.output
+    assert not isinstance(result.exception, Exception), result.exception
+    assert result.output.replace("\n", "").isprintable()
+    if words[0] == "figure":
+        (drawn,) = (here / "figures").glob("*.png")
+        assert drawn.name.startswith("tasks-evil-")
+    if words[0] == "report":
+        text = (here / "report.html").read_text()
+        assert "evil" in text
+        assert "<i>" not in text.partition('id="data"')[2].partition("</script>")[0]
+
+
+@pytest.mark.usefixtures("here")
+def test_a_store_may_have_any_name() -> None:
+    result = CliRunner().invoke(app, ["run", *TINY.split(), "--store", "s_[b]:x:\x1b[2J"])
+    assert result.exit_code == 0, result.output
+    assert "records in s_[b]:x:\\x1b[2J" in result.stdout.replace("\n", "")
+    refused(CliRunner().invoke(app, ["runs", "list", "--store", "no\x1b[2J[/b]"]), r"at no\\x1b\[2J\[/b\]$")
+
+
+def test_whatever_cannot_be_seen_is_an_escape() -> None:
+    assert visible("plain, ±λ ✓ 漢字") == "plain, ±λ ✓ 漢字"
+    assert visible("\x1b[2J\r\n\t\x9b\u202e\udc80\x7f") == r"\x1b[2J\r\n\t\x9b\u202e\udc80\x7f"
+    console = Terminal(file=io.StringIO(), width=70, force_terminal=True, color_system=None)
+    table = Table("[red]\x1b[2J", title="[b]\x1b[3J")
+    table.add_row(Text("[i]\x1b[4J"))
+    console.print(table, "\x1b[5J :smile:", Text("\x1b[6J"), f"two\nlines [/b]{chr(0x9B)}", sep="\n")
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert shown.replace("\n", "").isprintable()
+    for text in (r"[red]\x1b[2J", r"[b]\x1b[3J", r"[i]\x1b[4J", r"\x1b[5J :smile:", r"\x1b[6J", r"[/b]\x9b"):
+        assert text in shown
+
+
+def test_a_warning_is_one_line_that_does_nothing(here: Path) -> None:
+    store = here / "runs"
+    assert engramma(f"run {TINY} --seeds 2").exit_code == 0
+    name = Store(store).names()[0]
+    (store / name / "x\n\x1b[2J").write_text("")
+    result = engramma("runs list")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("engramma: ")
+    assert line.isprintable()
+    assert name in line
+    assert "1 runs in runs" in result.stdout
+
+
+def test_a_damaged_archive_is_said_in_one_line(here: Path) -> None:
+    assert engramma(f"run {TINY}").exit_code == 0
+    assert engramma("runs pack a.tar.gz").exit_code == 0
+    data = bytearray((here / "a.tar.gz").read_bytes())
+    for place in range(10, len(data), 97):
+        data[place] ^= 0xFF
+        (here / "b.tar.gz").write_bytes(data)
+        refused(engramma("runs unpack b.tar.gz --store other"), r"b\.tar\.gz")
+        data[place] ^= 0xFF
+    (here / "b.tar.gz").write_bytes(data)
+    refused(
+        engramma("runs unpack b.tar.gz --store other --limit 0.00001"), r"must unpack to at most 1e-05 GiB"
+    )
+    assert engramma("runs unpack b.tar.gz --store other").exit_code == 0

@@ -36,7 +36,7 @@ from engramma.store.records import Record, Store
 COUNT = {"json": 2500, "tensors": 2500, "folder": 1000, "toml": 2500, "chosen": 1000, "checkpoint": 1000}
 WORDS = [
     "antigravity:Popen", "this:s", None, True, -1, 0,
-    1e308, 10**400, "", "x" * 3000, "../../outside", "/etc/passwd", "os:system", "\ud800",
+    1e308, 10**400, "", "x" * 3000, "../../outside", "/nowhere/outside", "os:system", "\ud800",
     [], [[]], [None], {}, {"": {}}, {"tensor": "theta"}, {"named": "Popen", "parts": [["true"]]},
     {"named": "Items", "parts": [{"plain": 1}] * 4}, {"float": "nan"}, {"dict": [["a", {"plain": 1}]]},
 ]  # fmt: skip
@@ -352,13 +352,14 @@ def test_ten_thousand_inputs_are_tried() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["..", "../outside", "a" * 19 + "/", "/etc/passwd", "", "a" * 21, "A" * 20, "g" * 20, "a/../../b",
+    ["..", "../outside", "a" * 19 + "/", "{outside}", "", "a" * 21, "A" * 20, "g" * 20, "a/../../b",
      "\0" * 20, "a" * 20 + "\n", "٠" * 20],
 )  # fmt: skip
 def test_no_name_reaches_out_of_the_store(name: str, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").write_text("")
+    name = name.format(outside=outside / "kept")
     store = Store(tmp_path / "store").open()
     before = sorted(tmp_path.rglob("*"))
     for reach in (store.get, store.remove):
@@ -371,8 +372,14 @@ def test_no_name_reaches_out_of_the_store(name: str, tmp_path: Path) -> None:
 
 def test_a_record_cannot_be_written_elsewhere_than_its_hash_says(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
-    table = np.zeros((1, 1))
-    record = Record({"method": "../../outside", "seed": "/etc"}, {"../../up": table}, {"/etc/x": table})
-    assert store.write(record).parent == store.path
-    assert [p.name for p in tmp_path.iterdir()] == ["store"]
-    assert sorted(store._read(record.name).scores) == ["../../up"]
+    tables, up = np.zeros((2, 2)), str(tmp_path / "up")
+    told = {"data": "states", "stream": "states", "size": 6, "items": 2, "memories": 2, "epochs": 2}
+    odd = Record({"method": "../../outside", "seed": up}, {"../../up": tables}, {up: tables})
+    sound = Record(
+        read(told).describe(), {"../../up": tables, up: tables}, {"epoch": np.arange(2), "../../up": tables}
+    )
+    for record in (odd, sound):
+        assert store.write(record).parent == store.path
+        assert [p.name for p in tmp_path.iterdir()] == ["store"]
+    assert list(store._read(sound.name).scores) == ["../../up", up]
+    assert [name for name, fault in store.verify() if fault] == [odd.name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import subprocess
@@ -25,7 +26,7 @@ from engramma.methods import METHODS, Anchored, Buffer
 from engramma.methods.state import flatten, known, unflatten
 from engramma.runs.study import run
 from engramma.store import checkpoints, files
-from engramma.store.claims import Claims
+from engramma.store.claims import Claims, clear, part
 from engramma.store.records import Record, Store
 
 SMALL: dict[str, Any] = {"data": "digits", "tasks": 2, "items": 40, "memories": 4, "epochs": 2}
@@ -116,15 +117,199 @@ def test_checksums_may_not_point_outside(tmp_path: Path) -> None:
     assert "not a plain name" in fault
 
 
-@given(st.text(max_size=30))
-def test_no_name_leaves_the_store(text: str) -> None:
+@given(
+    st.text(max_size=10), st.sampled_from(["{}", "{}../outside", "../outside{}", "{}/../../outside", "/{}"])
+)
+def test_no_name_leaves_the_store(text: str, form: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "outside").mkdir()
+        outside = Path(folder) / "outside"
+        outside.mkdir()
+        (Path(folder) / "store").mkdir()
         store = Store(Path(folder) / "store")
-        for call in (store.get, store.remove):
-            with contextlib.suppress(ValueError):
-                call(text)
-        assert [p.name for p in Path(folder).iterdir()] == ["outside"]
+        for name in (form.format(text), str(outside / text)):
+            for call in (store.get, store.remove):
+                with pytest.raises(ValueError, match=r"hexadecimal|no run starts"):
+                    call(name)
+        assert sorted(p.name for p in Path(folder).iterdir()) == ["outside", "store"]
+
+
+def test_a_name_that_is_a_path_is_not_removed(tmp_path: Path) -> None:
+    """Each of these is there and would be moved away, were it not for the look at the name."""
+    outside, store = tmp_path / "outside", Store(tmp_path / "store")
+    (store.path / "notes").mkdir(parents=True)
+    outside.mkdir()
+    for name in ("../outside", str(outside), "notes", "notes/../../outside", ".", ""):
+        with pytest.raises(ValueError, match="20 hexadecimal digits"):
+            store.remove(name)
+    assert outside.is_dir()
+    assert (store.path / "notes").is_dir()
+
+
+def test_a_store_that_is_a_file_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="must be a folder"):
+        Store(tmp_path / "file").names()
+    assert Store(tmp_path / "nothing").names() == []
+
+
+ODD: dict[str, dict[str, Any]] = {
+    "no method": {"method": "sleep"},
+    "a method of another kind": {"method": None},
+    "strength as a text": {"method": "ewc", "strength": "strong"},
+    "strength of a method without": {"strength": 1.0},
+    "vertex as a text": {"vertex": "two"},
+    "vertex a list": {"vertex": [2.0]},
+    "settings a list": {"settings": ["fisher"]},
+    "data a number": {"data": 7},
+    "an unknown setting": {"memmories": 3},
+    "seed below 0": {"seed": -1},
+    "one's own, strength a text": {"method": "mine:Method", "strength": "strong"},
+    "one's own, settings a list": {"method": "mine:Method", "settings": []},
+    "one's own, vertex a text": {"method": "mine:Method", "vertex": "two"},
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_an_odd_description_costs_its_record(
+    what: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store(tmp_path)
+    store.write(record(0))
+    name = store.write(record(description={**record(1).description, **ODD[what]})).name
+    assert [r.name for r in store] == [experiment(0).name]
+    (line,) = caplog.messages
+    assert name in line
+    assert line.isprintable()
+    assert [n for n, fault in store.verify() if fault] == [name]
+
+
+def test_a_description_says_every_setting(tmp_path: Path) -> None:
+    """One that is left out would be filled in by one reader and missed by another."""
+    store, told = Store(tmp_path), record().description
+    store.write(record(description={k: v for k, v in told.items() if k != "items"}))
+    ((_, fault),) = store.verify()
+    assert "every setting" in str(fault)
+
+
+def test_a_method_of_one_s_own_is_sound_unseen(tmp_path: Path) -> None:
+    store, told = Store(tmp_path), record().description
+    store.write(record(description={**told, "method": "mine:Method", "settings": {"x": [1]}, "strength": 2}))
+    assert [fault for _, fault in store.verify()] == [None]
+
+
+TABLE, LINE = np.zeros((2, 2)), np.zeros((3, 2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"scores": {}}, "one at least"),
+        ({"scores": {"accuracy": np.zeros((3, 3))}}, "2 by 2"),
+        ({"scores": {"accuracy": np.array([[True, False]] * 2)}}, "must be numbers"),
+        ({"curves": {"epoch": np.arange(3)}}, "the first one at least"),
+        ({"curves": {"accuracy": LINE}}, "of the epochs"),
+        ({"curves": {"epoch": np.arange(3), "accuracy": LINE, "more": LINE}}, "of the epochs and of scores"),
+        ({"curves": {"epoch": np.arange(4), "accuracy": LINE}}, "tables over the epochs"),
+        ({"curves": {"epoch": np.arange(0), "accuracy": LINE[:0]}}, "tables over the epochs"),
+        ({"curves": {"epoch": np.arange(3), "accuracy": LINE.T}}, "tables over the epochs"),
+        ({"facts": ["seconds"]}, "facts must be a table"),
+        ({"diverged": {}}, "diverged must be"),
+        ({"diverged": {"task": 2, "epoch": 1}}, "diverged must be"),
+        ({"diverged": {"task": "1", "epoch": 1}}, "diverged must be"),
+        ({"kept": (np.zeros((4, 5)), np.zeros((4, 6)))}, "memories must be"),
+        ({"kept": (np.zeros((3, 5)),) * 2}, "memories must be"),
+        ({"kept": (np.zeros(4),) * 2}, "memories must be"),
+        ({"kept": (np.zeros((4, 5), dtype=int),) * 2}, "memories must be"),
+        ({"kept": (np.zeros((4, 5)),) * 3}, "memories must be those after each of the 2 tasks"),
+    ],
+)
+def test_arrays_are_of_the_shapes_that_the_description_says(
+    changes: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    store = Store(tmp_path)
+    store.write(record(**changes))
+    assert not list(store)
+    ((_, fault),) = store.verify()
+    assert says in str(fault)
+
+
+def sums(place: Path) -> None:
+    """Checksums that fit, of every file."""
+    parts = sorted(p for p in place.iterdir() if p.name != files.SUMS)
+    lines = [f"{hashlib.sha256(p.read_bytes()).hexdigest()}  {p.name}\n" for p in parts]
+    (place / files.SUMS).write_text("".join(lines))
+
+
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("name", ["memories.safetensors", "notes.txt", ".hidden"])
+def test_a_record_holds_nothing_but_its_files(name: str, listed: bool, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    place = store.write(record())
+    (place / name).write_bytes(b"junk")
+    if listed:
+        sums(place)
+    assert not list(store)
+    ((_, fault),) = store.verify()
+    assert fault is not None
+    assert name in fault
+
+
+@pytest.mark.parametrize("name", ["arrays.safetensors", "memories.safetensors"])
+def test_a_long_head_of_tensors_is_not_read(name: str, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    place = store.write(record(kept=(np.zeros((4, 5)),) * 2))
+    with (place / name).open("wb") as file:
+        file.write((files.HEAD + 1).to_bytes(8, "little") + b'{"a":{"dtype":"F64"')
+        file.truncate(files.HEAD + 9)
+    sums(place)
+    ((_, fault),) = store.verify()
+    assert "its head is none, or longer" in str(fault)
+
+
+def test_a_long_record_json_is_not_read(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    place = store.write(record())
+    with (place / "record.json").open("ab") as file:
+        file.truncate(files.HEAD + 1)
+    sums(place)
+    ((_, fault),) = store.verify()
+    assert "larger than" in str(fault)
+    with pytest.raises(ValueError, match="must be at most"):  # nor written
+        store.write(record(1, facts={"report": "x" * files.HEAD}))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    place = store.write(record())
+    (place / "record.json").unlink()
+    os.mkfifo(place / "record.json")
+    ((_, fault),) = store.verify()
+    assert "cannot be read" in str(fault)
+
+
+def test_a_finished_study_is_shown_from_a_store_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store(tmp_path / "runs")
+    runs = [experiment(seed) for seed in range(2)]
+    ours = run(runs, store).records
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    for module, name in [(Path, "mkdir"), (Path, "write_text"), (os, "rename")]:
+        monkeypatch.setattr(module, name, refuse)
+    before = sorted(store.path.rglob("*"))
+    outcome = run(runs, store)
+    assert (outcome.ran, outcome.found) == (0, 2)
+    assert [r.average for r in outcome.records] == [r.average for r in ours]
+    assert sorted(store.path.rglob("*")) == before
+    with pytest.raises(OSError, match="can be written: Read-only"):
+        run([*runs, experiment(2)], store)
+    (store.path / runs[0].name / "notes").touch()
+    assert store.find(runs[0]) is None
+    assert "cannot be set aside (Read-only file system)" in caplog.text
 
 
 def test_only_plain_folders_are_records(tmp_path: Path) -> None:
@@ -255,6 +440,49 @@ def test_sweeping_spares_the_living(tmp_path: Path) -> None:
         assert mine.sweep(tmp_path) == 1
         assert [p.name for p in tmp_path.glob(".tmp*")] == [f".tmp-{other.owner}-0"]
         assert not dead.exists()
+
+
+def test_sweeping_takes_the_claims_of_the_dead_on_what_is_done(tmp_path: Path) -> None:
+    """Nobody asks for the claim on a finished run again: it would lie there for ever."""
+    with Claims(tmp_path) as mine, Claims(tmp_path) as other:
+        dead = {**mine.me, "pid": 2**22 + 1}
+        (tmp_path / "dead.owner").write_text(json.dumps(dead))
+        (tmp_path / "a.lock").write_text("dead")
+        (tmp_path / "b.lock").write_text("nobody")
+        (tmp_path / "c.lock").write_text("")
+        os.utime(tmp_path / "c.lock", (0, 0))
+        other.take(["d"])
+        (tmp_path / "e.lock").write_text("")  # just being taken
+        mine.sweep()
+        assert sorted(p.stem for p in tmp_path.glob("*.lock")) == ["d", "e"]
+        assert len(list(tmp_path.glob("*.owner"))) == 2
+
+
+def test_a_claim_dated_in_the_future_is_not_waited_for(tmp_path: Path) -> None:
+    with Claims(tmp_path) as mine:
+        ahead = time.time() + 1000
+        (tmp_path / "a.lock").write_text("")
+        os.utime(tmp_path / "a.lock", (ahead, ahead))
+        far = {"machine": "another host", "pid": 1, "started": "1", "since": 0}
+        (tmp_path / "far.owner").write_text(json.dumps(far))
+        os.utime(tmp_path / "far.owner", (ahead, ahead))
+        (tmp_path / "b.lock").write_text("far")
+        (tmp_path / "c.lock").write_bytes(b"\xff\0")  # not a name
+        assert mine.take(["a", "b", "c"]) == ["a", "b", "c"]
+
+
+def test_what_others_have_in_hand_is_theirs_for_a_day(tmp_path: Path) -> None:
+    """Of another machine's processes nothing can be asked but when they last wrote."""
+    mine = part(tmp_path)
+    there = tmp_path / mine.name.replace(mine.name[6:18], "0" * 12)
+    for path in (mine, there):
+        path.touch()
+    assert clear(tmp_path) == 0
+    old = time.time() - 2 * 86400
+    for path in (mine, there):
+        os.utime(path, (old, old))
+    assert clear(tmp_path) == 1
+    assert mine.exists()
 
 
 # The state of a method as JSON and tensors

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -291,3 +294,20 @@ def test_bad_input_gets_one_line(capsys, tmp_path) -> None:
         error = capsys.readouterr().err
         assert said in error
         assert error.count("\n") == 1
+
+
+def test_a_reader_that_has_had_enough_is_told_nothing_more() -> None:
+    """As in `python -m benchmarks.screened | head`: no traceback, whenever the pipe is closed."""
+    for module in (["benchmarks.screened"], ["benchmarks", "nothing"]):
+        process = subprocess.Popen(
+            [sys.executable, "-m", *module], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            cwd=Path(__file__).parents[1],
+        )  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+        process.stderr.close()
+        assert process.wait() == (1 if len(module) == 1 else 2)
+        assert "Broken" not in said
+        assert "Traceback" not in said

@@ -23,6 +23,7 @@ from engramma.experiment import Experiment, read
 from engramma.runs import pack as packs
 from engramma.runs.study import Outcome, Work
 from engramma.search import pruning as prune
+from engramma.search import storage
 from engramma.search.spaces import FIRST_SEED, Search, grid_search, strength_search
 from engramma.search.tune import Found, _tell, tune
 from engramma.store import checkpoints
@@ -384,3 +385,43 @@ def test_forgotten_means_at_chance_over_the_seeds() -> None:
         tuple(e.name for e in pack), 2, None, None, {"scores/accuracy": scores}, {}
     )
     assert prune.forgotten(pack, point) == {2.0, 3.0}
+
+
+SECRET = "pA55word"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://user:{}@127.0.0.1:1/base",
+        "postgresql://user:{}@127.0.0.1:port/base",
+        "postgresql://user@127.0.0.1:1/base?password={}",
+        "postgresql://user@127.0.0.1:1/base?{}=1",
+        "postgresql://user@127.0.0.1:1/base:{}",
+        "postgresql://user@127.0.0.1:1/{}@base",
+        "postgresql://user:x@{}@127.0.0.1:1/base",
+        "postgresql:/user:{}@127.0.0.1:1/base",
+        "postgresql:user:{}@127.0.0.1:1/base",
+        "postgresql+{}://user@127.0.0.1:1/base",
+        "{}://user@127.0.0.1:1/base",
+        "{}",
+        "user:{}@127.0.0.1",
+        "sqlite:///user:{}@127.0.0.1/nowhere/base",
+        "sqlite:///nowhere/{}/base",
+        "sqlite:///:memory:?{}=1",
+        "sqlite:///:memory:?timeout={}",
+        "sqlite://user:{}@127.0.0.1/nowhere/base",
+    ],
+)
+def test_no_part_of_a_url_that_may_be_a_password_is_shown(
+    url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        pytest.raises(ValueError, match="storage must be an Optuna URL") as caught,
+        storage.opened(url.format(SECRET), Store(tmp_path)),
+    ):
+        pass
+    assert SECRET not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert SECRET not in "".join(capfd.readouterr())
+    assert str(caught.value).isprintable()

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from engramma.cli import bench, info, interrupt, report, reproduce, runs, tables, train, tune
+from engramma.checks import visible
+from engramma.cli import bench, info, interrupt, report, reproduce, runs, show, tables, train, tune
 
 
 class OneLine(TyperGroup):
@@ -20,7 +21,7 @@ class OneLine(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with interrupt.answered():
+            with interrupt.answered(), show.warnings():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             interrupt.say()
@@ -41,7 +42,7 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno and error.strerror:
         # Python puts "[Errno 28]" before; the message itself is in strerror, the path in filename.
         text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-    return " ".join(text.split()) or type(error).__name__
+    return visible(" ".join(text.split())) or type(error).__name__
 
 
 app = typer.Typer(

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from engramma.checks import visible
+
 PATIENCE = 0.5  # seconds that the main thread has to answer by itself
 STOPPED = 130  # exit status, as shells have it for SIGINT
 
@@ -25,7 +27,7 @@ def keeps(say: Callable[[], str]) -> None:
 def say() -> None:
     if not _answering.is_set():
         _answering.set()
-        print(f"\nengramma: stopped; {kept()}", file=sys.stderr, flush=True)
+        print(f"\nengramma: stopped; {visible(kept())}", file=sys.stderr, flush=True)
 
 
 def leave() -> None:

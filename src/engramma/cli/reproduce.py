@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
+from rich.text import Text
 
 from engramma.cli import report, show, tables
 from engramma.cli.options import counted, numbers, pairs
@@ -102,7 +103,8 @@ def reproduce(
         return
     with joined(cluster, device) as client:
         for study, part in runs:
-            show.out.print(f"[bold]{study.name}[/bold] ({study.paper}): {study.title}", soft_wrap=True)
+            title = Text.assemble((study.name, "bold"), f" ({study.paper}): {study.title}")
+            show.out.print(title, soft_wrap=True)
             options = {"kernel": kernel, "data_dir": data_dir, "keep_memories": keep_memories}
             finish(study, part, store, device, out / scale, client=client, processes=processes, **options)
 
@@ -134,10 +136,10 @@ def demo(
     study, out = studies.load("table2"), out / "demo"
     runs = study.runs("demo")
     plain = [run.experiment for run in runs if run.row == "vanilla"]
-    show.out.print("[bold]Without a method, every task is forgotten when the next is learned[/bold]")
+    show.out.print("Without a method, every task is forgotten when the next is learned", style="bold")
     first = carry_out(plain, store, device, kernel=kernel, keep_memories=True)
     show.results([r for r in first.records if r.description["vertex"] == 2])
-    show.out.print("[bold]The thirteen rows of the paper's Table 2, on digits[/bold]")
+    show.out.print("The thirteen rows of the paper's Table 2, on digits", style="bold")
     finish(study, runs, store, device, out, kernel=kernel, keep_memories=True)
     search = studies.load("ewc").runs("demo", seeds=[0], vertices=[2])
     carry_out([run.experiment for run in search], store, device, kernel=kernel)

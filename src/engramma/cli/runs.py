@@ -7,6 +7,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from engramma.checks import visible
 from engramma.cli import show
 
 app = typer.Typer(help="Look at the records of a store, check them, clear up.", no_args_is_help=True)
@@ -49,7 +50,9 @@ def list_(
         average = "diverged" if r.diverged else f"{r.average:.3f}"
         cells = (r.name[:8], told["method"].rpartition(":")[2], strength, f"{told['vertex']:g}")
         data = (Path(told["data"]).stem, str(told["items"]), str(told["seed"]))
-        table.add_row(*cells, *data, average, f"{r.facts.get('seconds', 0):.1f}")
+        took = r.facts.get("seconds")  # nothing vouches for the facts of a record but its writer
+        seconds = f"{took:.1f}" if isinstance(took, float) else str(took or "")[:12]
+        table.add_row(*map(visible, (*cells, *data, average, seconds)))
     show.out.print(table)
     show.out.print(f"{shown} runs in {store}", soft_wrap=True)
 
@@ -70,11 +73,11 @@ def show_(
     for key, value in record.description.items():
         default = Experiment.model_fields[key].default if key in Experiment.model_fields else None
         if value != default:
-            table.add_row(key, str(value))
+            table.add_row(visible(key), visible(value))
     table.add_section()
     for key, value in record.facts.items():
         if key != "seconds_by_task":
-            table.add_row(key, f"{value:.2f}" if isinstance(value, float) else str(value))
+            table.add_row(visible(key), f"{value:.2f}" if isinstance(value, float) else visible(value))
     show.out.print(table)
     show.matrix([record])
     show.measures([record])
@@ -111,6 +114,9 @@ def pack(
 def unpack(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An archive that `runs pack` wrote.")],
     store: StoreOption = Path("runs"),
+    limit: Annotated[
+        float, typer.Option(help="GiB on the disk that it may unpack to.", metavar="GIB", min=0)
+    ] = 1.0,
 ) -> None:
     """Put the records of an archive into a store, each checked before it enters."""
     from engramma.store import archive
@@ -120,7 +126,7 @@ def unpack(
     if not file.is_file():
         raise ValueError(f"file must be an archive of records; there is none at {file}")
     try:
-        added, there = archive.unpack(file, Store(store))
+        added, there = archive.unpack(file, Store(store), int(limit * 2**30))
     except Damaged as fault:
         raise ValueError(str(fault)) from None
     show.out.print(f"{added} runs added to {store}, {there} were there already", soft_wrap=True)

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich import box
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from engramma.checks import visible
+from engramma.runs.terminal import Terminal
 
 if TYPE_CHECKING:
     from engramma.experiment import Experiment
@@ -20,8 +23,8 @@ if TYPE_CHECKING:
     from engramma.store.records import Record
     from engramma.studies import Run
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = Terminal()
+err = Terminal(stderr=True)
 
 
 def outcome(found: Outcome, store: Path) -> None:
@@ -49,7 +52,20 @@ class Log(logging.Handler):
     """Warnings, above the progress bar and not through it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        err.print(f"engramma: {record.getMessage()}", style="yellow", markup=False, soft_wrap=True)
+        err.print(f"engramma: {visible(record.getMessage())}", style="yellow", soft_wrap=True)
+
+
+@contextmanager
+def warnings() -> Iterator[None]:
+    """What the package warns of, shown as everything else is."""
+    log, handler = logging.getLogger("engramma"), Log()
+    before, log.propagate = log.propagate, False
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.propagate = before
 
 
 @contextmanager
@@ -59,29 +75,21 @@ def progress(label: str = "") -> Iterator[Work]:
 
     from engramma.runs.study import Work
 
-    log = logging.getLogger("engramma")
-    handler = Log()
-    log.addHandler(handler)
-    log.propagate = False
     columns = (
-        bars.TextColumn("{task.description}", table_column=None),
+        bars.TextColumn("{task.description}", markup=False, table_column=None),
         bars.BarColumn(bar_width=None),
         bars.TaskProgressColumn(),
         bars.TimeElapsedColumn(),
         bars.TimeRemainingColumn(compact=True),
         bars.TextColumn("left"),
     )
-    try:
-        with bars.Progress(*columns, console=err, expand=True) as shown:
-            task = shown.add_task(label or "getting ready", total=None)
+    with bars.Progress(*columns, console=err, expand=True) as shown:
+        task = shown.add_task(label or "getting ready", total=None)
 
-            def change(work: Work) -> None:
-                shown.update(task, total=work.total, completed=work.done, description=work.doing)
+        def change(work: Work) -> None:
+            shown.update(task, total=work.total, completed=work.done, description=visible(work.doing))
 
-            yield Work(on_change=change)
-    finally:
-        log.removeHandler(handler)
-        log.propagate = True
+        yield Work(on_change=change)
 
 
 def spread(values: Sequence[float] | np.ndarray, digits: int = 3) -> str:
@@ -97,7 +105,7 @@ def spread(values: Sequence[float] | np.ndarray, digits: int = 3) -> str:
 def label(record: Record) -> str:
     told = record.description
     strength = "" if told["strength"] is None else f" {told['strength']:g}"
-    return f"{told['method']}{strength}, n = {told['vertex']:g}"
+    return f"{visible(told['method'])}{strength}, n = {told['vertex']:g}"
 
 
 def results(records: Sequence[Record]) -> None:
@@ -118,7 +126,7 @@ def matrix(records: Sequence[Record]) -> None:
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=(0, 1),
-        title=f"{label(records[0])}: {name} of each task after each, {_seeds(records)}",
+        title=f"{label(records[0])}: {visible(name)} of each task after each, {_seeds(records)}",
         title_justify="left",
         title_style="bold",
     )
@@ -151,7 +159,7 @@ def measures(records: Sequence[Record]) -> None:
     ]
     table = Table(box=None, show_header=False, padding=(0, 1))
     for title, values, meaning in rows:
-        table.add_row(title, spread(values.tolist()), f"[dim]{meaning}[/dim]")
+        table.add_row(visible(title), spread(values.tolist()), Text(meaning, "dim"))
     out.print(table)
     for record in records:
         if record.diverged:
@@ -183,10 +191,10 @@ def overview(title: str, runs: Sequence[Run], records: Sequence[Record]) -> None
             found = cells.get((row, vertex), {})
             means = {k: np.nanmean(v) for k, v in found.items() if not np.isnan(v).all()}
             best = max(means, key=lambda k: means[k]) if means else next(iter(found), None)
-            text = spread(found[best]) if found else "-"
+            text = Text(spread(found[best]) if found else "-")
             if several and best and len(found) > 1:
                 where = f"at {best[0]:g}" if best[0] is not None else f"at {best[1]:g}, T {best[2]:g}"
-                text += f"\n[dim]{where}[/dim]"
+                text.append(f"\n{where}", "dim")
             texts.append(text)
         table.add_row(row, *texts)
     out.print(table)

@@ -125,8 +125,8 @@ def run(
     watch = watch or Work()
     memories = bool(keep.get("keep_memories"))
     wanted = list(dict.fromkeys(experiments))
-    store.open()
-    study.tidy(store)
+    if there := study.opened(wanted, store, memories):
+        return Outcome([there[e.name] for e in experiments], 0, len(wanted))
     missing = [e for e in wanted if store.find(e, memories) is None]
     watch.total, watch.own, watch.apart = sum(map(total_work, missing)), 0.0, 0.0
     ran = 0

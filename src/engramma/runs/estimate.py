@@ -73,7 +73,7 @@ def stored(
             if same and facts["device"].startswith(place) and facts["kernel"] == arithmetic:
                 work, took = total_work(record.experiment), facts["seconds"] / facts["replicas"]
                 count, done, spent = count + 1, done + work, spent + took
-        except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
             continue  # of another version, or no record of ours: nothing to go by
     return (done / spent if spent else None), f"from {count} runs in the store"
 

@@ -92,7 +92,8 @@ def run(
     wanted = list(dict.fromkeys(experiments))
     if not prepared:
         _check([e for e in wanted if e not in store], device, kernel, data_dir)
-        tidy(store.open())
+        if there := opened(wanted, store, memories):
+            return Outcome([there[e.name] for e in experiments], 0, len(wanted))
     with Claims(store.claims) as claims:
         store.owner = claims.owner
         missing = [e for e in wanted if store.find(e, memories) is None]
@@ -149,6 +150,20 @@ def run(
         raise OSError(f"records of {', '.join(lost)} were removed or damaged while the study ran")
     by_name = {r.name: r for r in records if r is not None}
     return Outcome([by_name[e.name] for e in experiments], len(ran), len(wanted) - len(missing))
+
+
+def opened(wanted: Sequence[Experiment], store: Store, memories: bool) -> dict[str, Record] | None:
+    """Have a store ready to be written. One that can only be read will do where it has every run: their
+    records by name."""
+    try:
+        tidy(store.open())
+    except OSError:
+        there = {e.name: store.find(e, memories) for e in wanted if e in store}
+        found = {name: record for name, record in there.items() if record is not None}
+        if len(found) < len(wanted):
+            raise
+        return found
+    return None
 
 
 def tidy(store: Store) -> None:

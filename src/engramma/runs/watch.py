@@ -23,9 +23,11 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from engramma.checks import visible
 from engramma.experiment import VARYING, Experiment
 from engramma.runs.setup import Built
 from engramma.runs.study import Work
+from engramma.runs.terminal import Terminal
 from engramma.train import Moment
 
 
@@ -68,7 +70,7 @@ class Dashboard:
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.console = console or Console(stderr=True)
+        self.console = console or Terminal(stderr=True)
         self.work, self.clock = work, clock
         self.experiments: list[Experiment] = []
         self.built: Built | None = None
@@ -136,7 +138,8 @@ class Dashboard:
             else f"task {moment.task + 1}/{first.tasks}, epoch {moment.epoch}/{first.epochs}"
         )
         head = Text(
-            f"{first.method}, n = {first.vertex:g}, {first.data}: {len(self.experiments)} replicas; {place}"
+            visible(f"{first.method}, n = {first.vertex:g}, {first.data}: ")
+            + f"{len(self.experiments)} replicas; {place}"
         )
         return Group(head, bar, self._replicas())
 

@@ -20,6 +20,7 @@ from engramma.experiment import described
 from engramma.runs import study
 from engramma.runs.planning import CPU_SHARE, free_memory
 from engramma.runs.study import Work
+from engramma.store.claims import part
 from engramma.store.records import Store
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def ready(client: Client, store: Store, device: str) -> Crowd:
                 "(--nworkers for more of them)"
             )
     _same_versions(client, used)
-    probe = store.claims / f"{store.owner}.probe"
+    probe = part(store.claims)
     probe.write_text(store.owner)
     try:
         with said("look at the store"):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger("engramma")
 PATIENCE = 120.0  # seconds that a database may be away: time enough to start it again
+KINDS = ("sqlite", "postgresql", "mysql", "mariadb", "oracle", "mssql")
 
 
 @contextlib.contextmanager
@@ -32,7 +33,9 @@ def opened(url: str | None, store: Store) -> Iterator[BaseStorage]:
         parts = make_url(place)
     except (ArgumentError, ValueError):
         raise ValueError(f"storage must be {example}") from None
-    shown = f"{parts.drivername}://{parts.host or ''}/{parts.database or ''}"
+    # Of a URL that was given its kind alone is shown: written wrong, it may have a password anywhere.
+    kind = parts.drivername.partition("+")[0]
+    shown = place if url is None else f"this {kind} URL" if kind in KINDS else "this URL"
     if parts.drivername == "postgresql":  # the driver that the extra `postgres` installs
         parts = parts.set(drivername="postgresql+psycopg")
     kept: dict[str, Any] = {"pool_pre_ping": True}  # a connection that a restart has cut is made anew
@@ -53,15 +56,13 @@ def opened(url: str | None, store: Store) -> Iterator[BaseStorage]:
 
 
 def _or_refused(make: Callable[[], Any], message: str) -> Any:
-    from sqlalchemy.exc import SQLAlchemyError
-
     try:
         return make()
     except ModuleNotFoundError as error:
         missing = "pip install 'engramma[postgres]'" if error.name == "psycopg" else f"no module {error.name}"
         raise ValueError(f"{message} ({missing})") from None
-    except (SQLAlchemyError, ImportError, ValueError, OSError, RuntimeError) as error:
-        # The error's own text may hold the URL, and with it a password.
+    except Exception as error:
+        # Drivers raise errors of every kind; their own text may hold the URL, and with it a password.
         raise ValueError(f"{message} ({type(error).__name__})") from None
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engramma.checks import visible
 from engramma.show.agreement import Cell, LambdaCell, Table
 from engramma.store.outputs import whole
 
@@ -79,11 +80,11 @@ def markdown(table: Table) -> str:
             own = f"**{own}**" if cell.best else own
             cells.append(f"{own}<br>{beside}" if beside else own)
         rows.append(f"| {_pipe(line.label)} | " + " | ".join(cells) + " |")
-    return "\n".join(rows) + f"\n\n{table.caption}\n"
+    return "\n".join(rows) + f"\n\n{visible(table.caption)}\n"
 
 
 def _pipe(text: str) -> str:
-    return text.replace("|", "\\|")
+    return visible(text).replace("|", "\\|").replace("<", "&lt;")
 
 
 LATEX = {
@@ -95,6 +96,9 @@ LATEX = {
     "_": r"\_",
     "{": r"\{",
     "}": r"\}",
+    "[": "{[}",  # after the end of a row it would be a length,
+    "]": "{]}",
+    "*": "{*}",  # and this a part of that end
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "<": r"$<$",
@@ -119,7 +123,7 @@ LATEX = {
 
 def escape(text: str) -> str:
     """Plain text for LaTeX, without a package; 2.0e-7 becomes 2.0 x 10^-7."""
-    made = "".join(LATEX.get(letter, letter) for letter in text)
+    made = "".join(LATEX.get(letter, letter) for letter in visible(text))
     return re.sub(
         r"(\d(?:\.\d+)?)e([+-]?)0*(\d+)",
         lambda m: f"${m[1]}\\times10^{{{m[2].strip('+')}{m[3]}}}$",
@@ -185,7 +189,8 @@ def as_csv(table: Table) -> str:
                 rest = [get(cell) for get in CELL.values()] + [cell.facts.get(name) for name in further]
             else:
                 rest = [get(cell) for get in LAMBDA.values()]
-            writer.writerow([line.category, line.label, column, *(_plain(part) for part in rest)])
+            who = map(visible, (line.category, line.label, column))
+            writer.writerow([*who, *(_plain(part) for part in rest)])
     return out.getvalue()
 
 
@@ -232,7 +237,7 @@ def terminal(table: Table) -> RichTable:
         box=box.SIMPLE_HEAD,
         show_edge=False,
         padding=(0, 1, 0, 0),
-        caption=Text(table.caption),
+        caption=Text(visible(table.caption)),
         caption_justify="left",
     )
     made.add_column("", no_wrap=True)
@@ -249,7 +254,7 @@ def terminal(table: Table) -> RichTable:
                 text.append("\n" + beside, style=colour if colour == "dim" else f"not bold {colour}")
             cells.append(text)
         last = i + 1 == len(table.lines) or table.lines[i + 1].category != line.category
-        label = Text(line.label)
+        label = Text(visible(line.label))
         number = line.category.rpartition("proportion ")[2] if "proportion " in line.category else ""
         if number:
             label.append(f"\n  at {number}", style="dim")

@@ -82,7 +82,7 @@ def load(
     if not place.is_dir():
         return None
     try:
-        files = read_folder(place)
+        files = read_folder(place, "checkpoint.json", "tensors.safetensors")
         head = _head(files["checkpoint.json"])
         if head["done"] != done:
             raise ValueError(f"it is of {head['done']} tasks")

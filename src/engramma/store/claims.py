@@ -9,9 +9,12 @@ nothing is harmed: their records are equal and the second rename gives way.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import json
 import os
+import re
+import shutil
 import socket
 import threading
 import time
@@ -20,6 +23,8 @@ from pathlib import Path
 
 BEAT = 15.0  # seconds between two signs of life
 DEAD = 120.0  # without one for so long an owner elsewhere is taken for dead
+LEFT = 86400.0  # untouched for so long, what has no owner's file is taken for left behind elsewhere
+TAKING = 5.0  # seconds between the making of a claim and the writing of its owner's name, at most
 _number = itertools.count()
 
 
@@ -49,6 +54,36 @@ def _started(pid: int) -> str | None:
     except OSError:
         pass
     return ""
+
+
+def part(folder: Path, end: str = "") -> Path:
+    """A name in `folder` for what is being written there. It says by whom, so that `clear` can tell."""
+    return folder / f".part-{_mark()}-{os.getpid()}-{_started(os.getpid()) or ''}-{next(_number)}{end}"
+
+
+PART = re.compile(r"\.part-([0-9a-f]{12})-(\d+)-(\d*)-\d+(\..*)?")
+
+
+def clear(folder: Path) -> int:
+    """Remove what dead processes were writing in `folder`. How many."""
+    removed = 0
+    for left in folder.glob(".part-*"):
+        if (found := PART.fullmatch(left.name)) is None:
+            continue
+        with contextlib.suppress(OSError):  # another process was first
+            machine, pid, started = found[1], int(found[2]), found[3]
+            if machine == _mark():
+                dead = _started(pid) != started
+            else:
+                dead = abs(time.time() - left.stat().st_mtime) > LEFT
+            if dead:
+                shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+                removed += 1
+    return removed
+
+
+def _mark() -> str:
+    return hashlib.sha256(_machine().encode()).hexdigest()[:12]
 
 
 class Claims:
@@ -112,24 +147,24 @@ class Claims:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return False
         if machine == self.me["machine"]:
-            return _started(pid) == started
-        # By the clock of whoever keeps the folder: ours may be off.
-        with contextlib.suppress(OSError):
-            os.utime(self._life(self.owner))
-            return self._life(self.owner).stat().st_mtime - touched < self.dead
-        return time.time() - touched < self.dead
+            return started is not None and _started(pid) == started
+        return abs(self._now() - touched) < self.dead  # one dated in the future is no sign of life
 
     def sweep(self, *folders: Path) -> int:
-        """Remove what dead processes left: half-written folders and their signs of life. How many."""
-        import shutil
-
-        removed = 0
+        """Remove what dead processes left: what they had half written, their claims, their signs of life.
+        How many half-written things."""
+        removed = sum(clear(folder) for folder in (*folders, self.place))
         for folder in folders:
             for left in folder.glob(".tmp-*"):
                 owner = left.name.removeprefix(".tmp-").rpartition("-")[0]
                 if not self.alive(owner):
                     shutil.rmtree(left, ignore_errors=True)
                     removed += 1
+        with self._guard():
+            for lock in self.place.glob("*.lock"):
+                with contextlib.suppress(OSError):
+                    if not self._taken(lock):
+                        lock.unlink()
         for life in self.place.glob("*.owner"):
             if not self.alive(life.stem):
                 life.unlink(missing_ok=True)
@@ -142,18 +177,29 @@ class Claims:
                 handle = os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
             except FileExistsError:
                 try:
-                    owner = lock.read_text()
-                    fresh = time.time() - lock.stat().st_mtime < 5
+                    if self._taken(lock):
+                        return False
                 except FileNotFoundError:
                     continue
-                if (not owner and fresh) or (owner and self.alive(owner)):
-                    return False  # taken, or being taken
                 lock.unlink(missing_ok=True)
             else:
                 with os.fdopen(handle, "w") as file:
                     file.write(self.owner)
                 return True
         return False
+
+    def _taken(self, lock: Path) -> bool:
+        """Whether a living process has the claim, or is just taking it."""
+        if owner := lock.read_text(errors="replace"):
+            return self.alive(owner)
+        return abs(self._now() - lock.stat().st_mtime) < TAKING
+
+    def _now(self) -> float:
+        """By the clock of whoever keeps the folder: ours may be off."""
+        with contextlib.suppress(OSError):
+            os.utime(self._life(self.owner))
+            return self._life(self.owner).stat().st_mtime
+        return time.time()
 
     @contextlib.contextmanager
     def _guard(self) -> Iterator[None]:

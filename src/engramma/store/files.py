@@ -12,8 +12,10 @@ import json
 import math
 import os
 import shutil
+from collections.abc import Collection
+from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -21,15 +23,19 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from engramma.checks import visible
+
 SUMS = "SHA256SUMS"
+HEAD = 4 * 2**20  # bytes of JSON, and of the head of a file of tensors: many times what any of them needs
 _count = itertools.count()
 
 
 class Damaged(Exception):
-    """A folder's files are not what its checksums say. The message names the folder and the fault."""
+    """A folder's files are not what they must be. The message names the folder and the fault, in one line."""
 
     def __init__(self, message: str) -> None:  # which may quote a hostile file: a line of it will do
-        super().__init__(message if len(message) < 1000 else message[:997] + "...")
+        told = visible(message)
+        super().__init__(told if len(told) < 1000 else told[:997] + "...")
 
 
 def write_folder(place: Path, files: dict[str, bytes], owner: str, replace: bool = False) -> bool:
@@ -76,30 +82,50 @@ def remove_folder(place: Path, owner: str) -> None:
     shutil.rmtree(gone, ignore_errors=True)
 
 
-def read_folder(place: Path, *names: str) -> dict[str, bytes]:
-    """The named files (all of them where none is named), every file of the folder checked by its checksum."""
+def read_folder(place: Path, *names: str, further: Collection[str] = ()) -> dict[str, bytes]:
+    """The named files. Every file of the folder is checked by its checksum, and it may hold no others than
+    those named and `further` ones, which need not be there."""
     listed: dict[str, str] = {}
     try:
-        for line in (place / SUMS).read_text("utf-8").splitlines():
+        for line in _read(place / SUMS, HEAD).decode().splitlines():
             expected, name = line.split("  ", 1)
             listed[name] = expected
+        there = sorted(path.name for path in place.iterdir())
     except (OSError, ValueError) as error:
         raise Damaged(f"{place}: {SUMS} is missing or unreadable ({type(error).__name__})") from None
-    found: dict[str, bytes] = {}
-    if unlisted := set(names) - set(listed):
+    if unlisted := {*names, *there} - {SUMS} - set(listed):
         raise Damaged(f"{place}: {', '.join(sorted(unlisted))} is not listed in {SUMS}")
+    found: dict[str, bytes] = {}
     for name, expected in listed.items():
         if os.path.basename(name) != name or name in ("", ".", ".."):
             raise Damaged(f"{place}: {SUMS} lists {name!r}, which is not a plain name")
+        if name not in names and name not in further:
+            raise Damaged(f"{place}: {SUMS} lists {name!r}, which has no place here")
         try:
-            data = (place / name).read_bytes()
+            if name in names:
+                found[name] = _read(place / name, HEAD if name.endswith(".json") else None)
+                actual = hashlib.sha256(found[name])
+            else:
+                with _opened(place / name) as file:
+                    actual = hashlib.file_digest(file, "sha256")
         except (OSError, ValueError) as error:
             raise Damaged(f"{place}: {name!r} cannot be read ({error})") from None
-        if hashlib.sha256(data).hexdigest() != expected:
+        if actual.hexdigest() != expected:
             raise Damaged(f"{place}: {name} is not what its checksum says")
-        if not names or name in names:
-            found[name] = data
     return found
+
+
+def _opened(path: Path) -> BufferedReader:
+    if not path.is_file():  # a pipe would be waited for
+        raise OSError("no such file")
+    return open(path, "rb")
+
+
+def _read(path: Path, most: int | None) -> bytes:
+    with _opened(path) as file:
+        if most is not None and os.fstat(file.fileno()).st_size > most:
+            raise ValueError(f"larger than {most} bytes")
+        return file.read()
 
 
 def _sync(folder: Path) -> None:
@@ -113,11 +139,18 @@ def _sync(folder: Path) -> None:
 
 
 def pack_json(content: Any) -> bytes:
-    return (json.dumps(plain(content), indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+    packed = (json.dumps(plain(content), indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+    if len(packed) > HEAD:
+        raise ValueError(
+            f"a description and its facts must be at most {HEAD} bytes of JSON, not {len(packed)}"
+        )
+    return packed
 
 
 def unpack_json(data: bytes) -> Any:
     """Whatever is wrong with it is a ValueError."""
+    if len(data) > HEAD:
+        raise ValueError(f"larger than {HEAD} bytes")
     try:
         return json.loads(data)
     except RecursionError:
@@ -145,9 +178,29 @@ def pack_tensors(tensors: dict[str, Tensor]) -> bytes:
 def unpack_tensors(data: bytes) -> dict[str, Tensor]:
     """From bytes that were read and checked: a mapped file would change under the tensors with the disk."""
     try:
+        _check_head(data[:8])
         return from_bytes(data)
-    except SafetensorError as error:
+    except TENSOR_FAULTS as error:
         raise Damaged(f"not readable as safetensors ({error})") from None
+
+
+class Form(NamedTuple):
+    """What a file of tensors says of one of them."""
+
+    dtype: str  # in the format's own words: F64
+    shape: tuple[int, ...]
+
+
+def forms(path: Path) -> dict[str, Form]:
+    """Of every tensor of a file, from its head alone."""
+    try:
+        with _opened(path) as file:
+            _check_head(file.read(8))
+        with safe_open(path, "np") as tensors:
+            parts = {name: tensors.get_slice(name) for name in tensors.keys()}  # noqa: SIM118
+            return {name: Form(part.get_dtype(), tuple(part.get_shape())) for name, part in parts.items()}
+    except TENSOR_FAULTS as error:
+        raise Damaged(f"{path}: not readable as safetensors ({error})") from None
 
 
 def one_tensor(path: Path, name: str) -> Tensor | None:
@@ -155,5 +208,15 @@ def one_tensor(path: Path, name: str) -> Tensor | None:
     try:
         with safe_open(path, "pt") as file:
             return file.get_tensor(name).clone() if name in file.keys() else None  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+    except TENSOR_FAULTS as error:
         raise Damaged(f"{path}: not readable as safetensors ({error})") from None
+
+
+# Types and shapes that the format knows and PyTorch does not are errors of all these kinds.
+TENSOR_FAULTS = (SafetensorError, OSError, ValueError, TypeError, KeyError, RuntimeError, OverflowError)
+
+
+def _check_head(start: bytes) -> None:
+    """Its length comes first: a long one is not to be read at all."""
+    if len(start) < 8 or int.from_bytes(start, "little") > HEAD:
+        raise ValueError(f"its head is none, or longer than {HEAD} bytes")

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from engramma.store.claims import clear, part
 
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
     """A path beside `path` to write to, moved into its place when all went well."""
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a device or a pipe, not to be replaced
+        yield path
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=path.suffix)
-    os.close(handle)
+    clear(path.parent)
+    fresh = part(path.parent, path.suffix)
     try:
-        yield Path(name)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
+        yield fresh
+        os.replace(fresh, path)
+    except OSError as error:
+        if error.filename == str(fresh):  # a name that nobody has given
+            error.filename, error.filename2 = str(path), None
         raise
+    finally:
+        fresh.unlink(missing_ok=True)

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
@@ -15,7 +14,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,10 @@ import torch
 
 from engramma.checks import module_name
 from engramma.experiment import Experiment, described
+from engramma.store.claims import part
 from engramma.store.files import (
     Damaged,
+    forms,
     one_tensor,
     pack_json,
     pack_tensors,
@@ -55,11 +56,7 @@ class Record:
 
     @property
     def experiment(self) -> Experiment:
-        """What was run. A file is no reason to import code: a method of one's own must be there already."""
-        module, own, _ = str(self.description.get("method")).partition(":")
-        if own and module_name(module) not in sys.modules:
-            raise ValueError(f"run {self.name} is of a method of one's own: name it (--method {module}:...)")
-        return described(self.description)
+        return experiment_of(self.description)
 
     @property
     def name(self) -> str:
@@ -78,6 +75,15 @@ class Record:
             return None
         found = one_tensor(self.folder / "memories.safetensors", f"after-{task}")
         return None if found is None else found.numpy()
+
+
+def experiment_of(description: Mapping[str, Any]) -> Experiment:
+    """What was run. A file is no reason to import code: a method of one's own must be there already."""
+    module, own, _ = str(description.get("method")).rpartition(":")
+    if own and module_name(module) not in sys.modules:
+        run = digest(dict(description))[:20]
+        raise ValueError(f"run {run} is of a method of one's own: name it (--method {module}:...)")
+    return described(dict(description))
 
 
 def digest(description: dict[str, Any]) -> str:
@@ -124,7 +130,7 @@ class Store:
         """Make the folder and see that it can be written, before any work is put into it."""
         try:
             self.claims.mkdir(parents=True, exist_ok=True)
-            probe = self.claims / f"{self.owner}.probe"
+            probe = part(self.claims)
             probe.write_text("")
             probe.unlink()
         except OSError as error:
@@ -196,12 +202,16 @@ class Store:
         aside = (
             self.path / "set-aside" / f"{place.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(8).hex()}"
         )
-        with contextlib.suppress(FileNotFoundError):  # another process was first
+        try:
             aside.parent.mkdir(exist_ok=True)
             os.rename(place, aside)
-            log.warning("%.1000s; set aside in %s", fault, aside)
-            return aside
-        return None
+        except FileNotFoundError:  # another process was first
+            return None
+        except OSError as error:  # a store that can only be read
+            log.warning("%.1000s; left out, for it cannot be set aside (%s)", fault, error.strerror)
+            return None
+        log.warning("%.1000s; set aside in %s", fault, aside)
+        return aside
 
     def remove(self, name: str) -> None:
         if not NAME.fullmatch(name):
@@ -209,10 +219,13 @@ class Store:
         remove_folder(self.path / name, self.owner)
 
     def _read(self, name: str) -> Record:
+        """The one place where a record is made of bytes: it is sound, or Damaged says why it is not."""
         place = self.path / name
-        files = read_folder(place)
+        files = read_folder(place, "record.json", "arrays.safetensors", further=["memories.safetensors"])
         try:
             head = unpack_json(files["record.json"])
+            if isinstance(head, dict) and not all(_names(head.get(part)) for part in ("scores", "curves")):
+                raise ValueError("scores and curves must be lists of names")
             arrays = unpack_tensors(files["arrays.safetensors"])
             record = Record(
                 head["description"],
@@ -222,27 +235,74 @@ class Store:
                 head["diverged"],
                 place,
             )
-            fault, own = _fault(record), record.name
-        except (KeyError, ValueError, TypeError, RecursionError) as error:
+            own = record.name
+            if own != name:
+                raise Damaged(f"{place}: its description is that of run {own}")
+            if len(arrays) != len(record.scores) + len(record.curves):
+                raise ValueError("arrays.safetensors holds more than the scores and curves")
+            _check_description(record.description)
+            _check(record)
+        except Damaged as fault:
+            told = str(fault)
+            raise (fault if str(place) in told else Damaged(f"{place}: {told}")) from None
+        except (KeyError, ValueError, TypeError, RecursionError, RuntimeError) as error:
             raise Damaged(f"{place}: record.json is not a record ({type(error).__name__}: {error})") from None
-        if fault:
-            raise Damaged(f"{place}: record.json is not a record ({fault})")
-        if own != name:
-            raise Damaged(f"{place}: its description is that of run {own}")
         return record
 
 
-def _fault(record: Record) -> str:
-    """What a record is not, that everybody who reads one takes it to be."""
-    if not isinstance(record.description, dict) or not isinstance(record.facts, dict):
-        return "description and facts must be tables"
-    if record.diverged is not None and not isinstance(record.diverged, dict):
-        return "diverged must be a table or null"
-    shapes = [table.shape for table in record.scores.values()]
-    if not shapes or any(len(s) != 2 or s[0] != s[1] or not s[0] for s in shapes):
-        return "scores must be square tables, one at least"
-    if any(table.ndim != (1 if name == "epoch" else 2) for name, table in record.curves.items()):
-        return "curves must be tables over epochs"
+def _names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+def _check_description(told: Any) -> None:
+    """It must be what the Experiment of these settings says of itself, every setting there.
+
+    Of a method of one's own, which is not imported for a file's sake, the settings are not known.
+    """
+    if not isinstance(told, dict):
+        raise ValueError("description must be a table")
+    whole, unknown = told, {}
+    if ":" in str(told.get("method")):
+        unknown = {name: told.get(name) for name in ("method", "settings", "strength")}
+        strength = unknown["strength"]
+        if not isinstance(unknown["method"], str) or not isinstance(unknown["settings"], dict):
+            raise ValueError("method must be a text, settings a table")
+        if strength is not None and not (type(strength) in (int, float) and strength >= 0):
+            raise ValueError(f"strength must be a number of 0 or more, or null, not {strength!r}")
+        whole = {**told, "method": "vanilla", "settings": {}, "strength": None}
+    if {**described(whole).describe(), **unknown} != told:
+        raise ValueError("description must hold every setting of the run and nothing else")
+
+
+def _check(record: Record) -> None:
+    """That a record is what everybody who reads one takes it to be. Its description is sound already."""
+    tasks, memories = record.description["tasks"], record.description["memories"]
+    if not isinstance(record.facts, dict):
+        raise ValueError("facts must be a table")
+    if (lost := record.diverged) is not None and not (
+        isinstance(lost, dict)
+        and lost.keys() == {"task", "epoch"}
+        and all(type(v) is int for v in lost.values())
+        and 0 <= lost["task"] < tasks
+    ):
+        raise ValueError("diverged must be a task and an epoch, or null")
+    if not record.scores or any(table.shape != (tasks, tasks) for table in record.scores.values()):
+        raise ValueError(f"scores must be tables of {tasks} by {tasks}, one at least")
+    if not {"epoch", next(iter(record.scores))} <= record.curves.keys() <= {"epoch", *record.scores}:
+        raise ValueError("curves must be of the epochs and of scores, the first one at least")
+    points = record.curves["epoch"].size
+    for name, table in record.curves.items():
+        if not points or table.shape != ((points,) if name == "epoch" else (points, tasks)):
+            raise ValueError("curves must be tables over the epochs")
     if any(table.dtype.kind not in "fiu" for table in (*record.scores.values(), *record.curves.values())):
-        return "scores and curves must be numbers"
-    return ""
+        raise ValueError("scores and curves must be numbers")
+    assert record.folder is not None
+    if (file := record.folder / "memories.safetensors").is_file():
+        kept = forms(file)
+        if kept.keys() != {f"after-{k}" for k in range(len(kept))} or not 0 < len(kept) <= tasks:
+            raise ValueError(f"memories must be those after each of the {tasks} tasks")
+        alike = len(set(kept.values())) == 1
+        dtype, shape = kept["after-0"]
+        rows = len(shape) == 2 and shape[0] == memories and shape[1] > 0
+        if not (alike and rows and dtype in ("F64", "F32")):
+            raise ValueError(f"memories must be {memories} rows of numbers, alike after every task")

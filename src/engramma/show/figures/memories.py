@@ -30,22 +30,25 @@ class Trained(NamedTuple):
     stream: Stream
     theta: Tensor  # (1,M,N)
     seed: int
-    label: str  # the row of Table 2 it belongs to
+    label: str  # the row of Table 2 it belongs to, for a figure
 
 
 def trained(record: Recorded, data_dir: Path | str | None = None) -> Trained:
     """The network, the stream and the memories of a record, as they were when it ended."""
-    from engramma.experiment import described
     from engramma.runs.setup import build
+    from engramma.store.records import experiment_of
 
-    experiment = described(dict(record.description))
+    experiment = experiment_of(record.description)
     built = build([experiment], data_dir=data_dir)
     kept = record.memories(len(built.stream) - 1)
     if kept is None:
         raise ValueError("the record has no memories: run with --keep-memories to keep them")
     theta = torch.as_tensor(kept).to(built.theta)[None]
+    if theta.shape[-1] != built.theta.shape[-1]:  # how large the network is, the data say
+        raise ValueError("the record's memories are not of the size of its network")
+    label = style.literal(trials.row_labels([record])[0])
     network = built.network.at(built.optimiser.beta(experiment.epochs, theta))
-    return Trained(network, built.stream, theta, experiment.seed, trials.row_labels([record])[0])
+    return Trained(network, built.stream, theta, experiment.seed, label)
 
 
 def by_vertex(records: Sequence[Recorded], images: bool, data_dir: Path | str | None) -> dict[float, Trained]:
@@ -115,7 +118,7 @@ def memory_images(records: Sequence[Recorded], data_dir: Path | str | None = Non
         for task, memories in enumerate(speakers(run)):
             chosen = run.theta[0, memories].numpy()
             rows.append(unpermuted(chosen, run.stream.view(run.seed, task).permutation, shape))
-        names = run.stream.dataset.labels or tuple(map(str, range(run.stream.classes)))
+        names = _classes(run.stream)
         picture = _tiles(place, np.stack(rows), [f"task {k + 1}" for k in range(len(rows))], names)
         place.set_title(f"$n={vertex:g}$")
         style.edge_labels(place, "class")
@@ -181,7 +184,7 @@ def _relaxed_rows(
     if stream.task_id:
         on = states[:, stream.pixels : stream.pixels + len(stream)] > 0
         claims = np.where(on.sum(1) == 1, on.argmax(1), -1)
-    names = stream.dataset.labels or tuple(map(str, range(stream.classes)))
+    names = _classes(stream)
     rows = {}
     for claim in [*range(len(stream)), -1]:
         mine = np.flatnonzero(claims == claim)
@@ -196,6 +199,11 @@ def _relaxed_rows(
         images = unpermuted(states[shown], permutation, stream.dataset.shape or (0, 0))
         rows[label] = images, [names[int(best[i])] for i in shown]
     return rows
+
+
+def _classes(stream: ClassStream) -> list[str]:
+    """Their names, which a file of data gives as it likes."""
+    return [style.literal(name) for name in stream.dataset.labels or range(stream.classes)]
 
 
 def _gap(shape: Sequence[int]) -> int:

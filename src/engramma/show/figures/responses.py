@@ -30,7 +30,7 @@ def response(records: Sequence[Recorded], window: int = 20, measure: str = "aver
         label = "average accuracy" if measure == "average" else measure.replace("_", " ")
         style.edge_labels(place, y=label)
         if len(methods) > 1 or method in paper.labels():
-            place.set_title(paper.labels().get(method, method))
+            place.set_title(style.literal(paper.labels().get(method, method)))
     style.legend_below(figure, style.fullest(axes))
     return figure
 

@@ -52,7 +52,7 @@ def searches(found: Sequence[Found]) -> Figure:
             place.set_xscale("log")
         place.tick_params(axis="x", pad=5 + 5 * len(mine))
         place.set_xlabel(r"$\lambda$" if mine[0].search.kind == "lambda" else "proportion")
-        place.set_title(paper.labels().get(method, method))
+        place.set_title(style.literal(paper.labels().get(method, method)))
         style.edge_labels(place, y="average accuracy")
         place.legend(fontsize=6)
     return figure

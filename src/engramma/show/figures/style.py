@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from engramma.checks import visible
 from engramma.store.outputs import whole
 
 STYLE = str(Path(__file__).with_name("engramma.mplstyle"))
@@ -73,6 +74,11 @@ def vertex_colours(vertices: Iterable[float]) -> dict[float, int]:
 def band(axes: Axes, x: np.ndarray, mean: np.ndarray, sd: np.ndarray, colour: str, **line: Any) -> None:
     axes.plot(x, mean, color=colour, **line)
     axes.fill_between(x, mean - sd, mean + sd, color=colour, alpha=0.18, linewidth=0)
+
+
+def literal(text: object) -> str:
+    """A text from elsewhere as a label: letter by letter, for $ and \\ would begin mathematics."""
+    return visible(text).replace("\\", "\u2216").replace("$", r"\$")
 
 
 def note(axes: Axes, text: str, fill: bool = False) -> None:

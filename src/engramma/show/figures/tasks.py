@@ -30,9 +30,9 @@ def task_curves(records: Sequence[Recorded], score: str | None = None) -> Figure
         if sound:
             _curves(place, sound, name)
         place.set_title(f"$n={vertex:g}$")
-        style.edge_labels(place, "epoch", name.replace("_", " "))
+        style.edge_labels(place, "epoch", style.literal(name.replace("_", " ")))
     axes[0].set_ylim(0, 1.02)
-    figure.suptitle(", ".join(trials.row_labels(known)))
+    figure.suptitle(style.literal(", ".join(trials.row_labels(known))))
     style.legend_below(figure, style.fullest(axes))
     return figure
 
@@ -81,9 +81,9 @@ def lost_attractors(records: Sequence[Recorded], score: str = "recalled") -> Fig
         if sound:
             _shares(place, np.stack([np.asarray(r.scores[score], dtype=float) for r in sound]))
         place.grid(False, axis="x")
-        place.set_title(f"{label}, $n={vertex:g}$")
+        place.set_title(f"{style.literal(label)}, $n={vertex:g}$")
         place.set_ylim(0, 1.05)
-        style.edge_labels(place, y=f"share {score}")
+        style.edge_labels(place, y=f"share {style.literal(score)}")
     style.legend_below(figure, style.fullest(axes))
     return figure
 

@@ -35,7 +35,7 @@ function startCurves() {
       shapes.push({ type: "rect", xref: "x", yref: "paper", x0: t * runs[0].epochs, x1: (t + 1) * runs[0].epochs, y0: 0, y1: 1,
         fillcolor: faded(colour(t), 0.07), line: { width: 0 }, layer: "below" });
     }
-    chart(box, traces, { shapes, xaxis: { title: { text: "epoch" } }, yaxis: { title: { text: DATA.summary.score.replace("_", " ") }, range: [0, 1.02] } },
+    chart(box, traces, { shapes, xaxis: { title: { text: "epoch" } }, yaxis: { title: { text: literal(DATA.summary.score.replace("_", " ")) }, range: [0, 1.02] } },
       `Score of every task over training, ${method.value}, n = ${vertex.value}`);
   };
   for (const select of [method, vertex, seed]) select.addEventListener("change", () => { fill(); draw(); });
@@ -65,7 +65,7 @@ function startSearches() {
     });
     const title = measure.selectedOptions[0].textContent;
     chart(box, traces, { xaxis: { title: { text: those[0].setting }, type: those[0].scale, exponentformat: "power", ...(those[0].scale === "log" ? { dtick: 1 } : {}) },
-      yaxis: { title: { text: DATA.summary.score.replace("_", " ") } }, showlegend: true }, `${title} against ${those[0].setting}, ${those[0].label}`);
+      yaxis: { title: { text: literal(DATA.summary.score.replace("_", " ")) } }, showlegend: true }, `${title} against ${those[0].setting}, ${those[0].label}`);
   };
   for (const select of [which, measure]) select.addEventListener("change", draw);
   panel(draw);

@@ -19,6 +19,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     model_validator,
 )
 
@@ -26,7 +27,7 @@ from engramma.checks import LARGE, complete, explain, method_class, shown
 
 VARYING = ("seed", "strength", "learning_rate", "initial_temperature", "final_temperature")
 # Settings younger than records, and what those without them had: said where they differ, so that names last.
-LATER = {"normalise": "velocity", "recall_leak": None, "loss": "squared"}
+LATER = {"normalise": "velocity", "recall_leak": None, "loss": "squared", "order": None}
 STATES = {"data": "states", "tasks": 2, "items": 10}  # of a stream of states, where nothing is said
 
 COLDEST, HOTTEST = 1e-6, 1e6  # wide apart as they may be, what lies between two is never rounded to 0
@@ -43,7 +44,7 @@ def _batch(value: Any) -> Any:
     raise ValueError(f"batch_size must be a whole number of 1 or more, all, or none, not {shown(value)}")
 
 
-def _temperature(value: Any) -> Any:
+def _temperature(value: Any, info: ValidationInfo) -> Any:
     if value == "auto" or (type(value) in (int, float) and COLDEST <= value <= HOTTEST):
         return value if value == "auto" else float(value)
     raise ValueError(
@@ -69,6 +70,9 @@ class Experiment(BaseModel):
     )
     tasks: int = setting(5, "Tasks", "how many, one after another", ge=1, le=1000)
     items: int = setting(10_000, "Tasks", "items a task, training and test", ge=1, lt=2**31)
+    order: Annotated[list[int] | None, Optional] = setting(
+        None, "Tasks", "which task each one is, [0, 1, 0] where the first comes again; none: all differ"
+    )
     test_share: float = setting(0.2, "Tasks", "share of the items set aside for testing", gt=0, lt=1)
     fraction: float = setting(1.0, "Tasks", "share of the pixels that a permutation moves", ge=0, le=1)
     angle: float = setting(15.0, "Tasks", "degrees from one rotated task to the next")

@@ -86,16 +86,19 @@ class Optimiser:
 def temperature(n: float, memories: int, neurons: int, rate: float, decay: float, epochs: int) -> float:
     """One that suits vertex n and so many memories, learning at once for so many epochs.
 
-    A score is about sum_m 2 n a_m h_m^(n-1): of h near beta, and of a class weight over N, which can move no
-    further than the steps of a task together, W = rate sum_e decay^e. For scores near 1
+    A score is about K 2 n a h^(n-1): h is beta times the overlap q that a memory has with an item it knows,
+    a is beta / N times a class weight, and that can move no further than the steps of a task together,
+    W = rate sum_e decay^e. Scores that neither vanish nor saturate have beta^n 2 n K W / N q^(n-1) near
+    some constant, so that
 
-        T = c (K / 512 * W / W_0 * 794 / N)^(1/n),   c = 0.8
+        T = 0.73 (n / 4 * K / 512 * (W + 7) / W_0 * 794 / N)^(1/n)
 
-    with W_0 that of 500 epochs at rate 0.1. What was measured of it stands in docs/allocation.md.
+    with W_0 that of 500 epochs at rate 0.1. The numbers 0.73 and 7 are measured (the 7 matters to short
+    trainings alone): docs/allocation.md has how well this does for which n and K.
     """
-    path = rate * sum(decay**epoch for epoch in range(1, epochs + 1))
+    path = 7 + rate * sum(decay**epoch for epoch in range(1, epochs + 1))
     usual = 0.1 * sum(0.999**epoch for epoch in range(1, 501))
-    return 0.8 * (memories / 512 * path / usual * 794 / neurons) ** (1 / n)
+    return 0.73 * (n / 4 * memories / 512 * path / usual * 794 / neurons) ** (1 / n)
 
 
 def check_order(normalise: str) -> None:

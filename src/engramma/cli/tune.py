@@ -219,8 +219,8 @@ def _grid(
     return searches.grid_search(
         base,
         seeds,
-        numbers(rates, "rates") if rates else default["learning_rate"],
-        numbers(temperatures, "temperatures") if temperatures else default["temperature"],
+        numbers(rates, "rates") if rates else [float(v) for v in default["learning_rate"]],
+        numbers(temperatures, "temperatures") if temperatures else [float(v) for v in default["temperature"]],
     )
 
 

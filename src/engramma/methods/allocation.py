@@ -348,7 +348,7 @@ def _centres(probe: Tensor, target: Tensor, weight: Tensor, count: int, network:
     label = target[weight > 0].argmax(-1) if network.classes else torch.zeros_like(x[:, 0]).long()
     kinds = label.unique().tolist()
     made = torch.empty(count, network.neurons, dtype=x.dtype, device=x.device)
-    for number, kind in enumerate(kinds):
+    for number, kind in enumerate(kinds[:count]):
         own, mine = x[label == kind], made[number :: len(kinds)]
         centre = own[torch.arange(len(mine), device=x.device) % len(own)]
         for _ in range(LLOYD):

@@ -72,6 +72,7 @@ def build(
     else:
         keys = ("tasks", "items", "test_share", "fraction", "angle", "task_id", "threshold", "binary")
         chosen = {k: getattr(first, k) for k in keys}
+        chosen["order"] = None if first.order is None else tuple(first.order)
         dataset = datasets.kept(first.data, data_dir)
         stream = ClassStream(dataset, replicas, first.stream, **chosen, kernel=arithmetic, **place)
     form = INTERACTIONS[first.interaction]

@@ -55,6 +55,7 @@ class ClassStream:
     task_id: bool = True
     threshold: float | None = None  # None: the data set's own
     binary: bool = True  # False: pixels scaled to [-1, 1] instead of thresholded
+    order: tuple[int, ...] | None = None  # 0, 1, 0: the third task is the first again, with other items
     device: torch.device | str = "cpu"
     dtype: torch.dtype = torch.float64
     kernel: ModuleType = reference
@@ -65,11 +66,18 @@ class ClassStream:
             raise ValueError(f"stream must be one of {', '.join(KINDS)}, not {self.kind!r}")
         if self.tasks < 1:
             raise ValueError(f"tasks must be at least 1, not {self.tasks}")
+        if self.order is not None and (
+            len(self.order) != self.tasks or set(self.order) != set(range(max(self.order) + 1))
+        ):
+            raise ValueError(
+                f"order must say of each of the {self.tasks} tasks which it is, from 0 on without a gap, "
+                f"not {list(self.order)}"
+            )
         if self.kind == "rotated" and self.dataset.shape is None:
             raise DataError(
                 f"{self.dataset.name}: only images can be rotated; its items have no height and width"
             )
-        if self.kind == "split" and self.tasks > self.dataset.classes:
+        if self.kind == "split" and self.distinct > self.dataset.classes:
             raise ValueError(f"tasks must be at most {self.dataset.classes}, the number of classes to split")
         _check_apart(self.dataset, self._threshold, self.binary)
         for seed in self.replicas.rows:
@@ -85,6 +93,14 @@ class ClassStream:
 
     def __len__(self) -> int:
         return self.tasks
+
+    @property
+    def distinct(self) -> int:
+        """How many different tasks there are."""
+        return self.tasks if self.order is None else max(self.order) + 1
+
+    def _which(self, task: int) -> int:
+        return task if self.order is None else self.order[task]
 
     @property
     def pixels(self) -> int:
@@ -106,18 +122,20 @@ class ClassStream:
         if self.kind != "split":
             return np.arange(len(self.dataset))
         order = generator(seed, "classes").permutation(self.classes)
-        return np.flatnonzero(np.isin(self.dataset.y, np.array_split(order, self.tasks)[task]))
+        return np.flatnonzero(
+            np.isin(self.dataset.y, np.array_split(order, self.distinct)[self._which(task)])
+        )
 
     def view(self, seed: int, task: int) -> View:
         """The items, permutation and angle of one task of one seed."""
         chosen = generator(seed, "sample", task).permutation(self._candidates(seed, task))[: self.items]
         held = round(self.items * self.test_share)
-        permutation = np.arange(self.pixels)
+        permutation, which = np.arange(self.pixels), self._which(task)
         if self.kind == "permuted":
             permutation = partial_permutation(
-                self.pixels, self.fraction, generator(seed, "permutation", task)
+                self.pixels, self.fraction, generator(seed, "permutation", which)
             )
-        angle = task * self.angle if self.kind == "rotated" else 0.0
+        angle = which * self.angle if self.kind == "rotated" else 0.0
         return View(chosen[held:], chosen[:held], permutation, angle)
 
     def __getitem__(self, task: int) -> Task:

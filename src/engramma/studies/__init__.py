@@ -56,7 +56,7 @@ class Row(BaseModel):
     method: str
     settings: dict[str, Any] = {}
     strengths: Strengths | None = None
-    grid: dict[str, list[float]] = {}  # "temperature" is both of them
+    grid: dict[str, list[int] | list[float]] = {}  # "temperature" is both of them
 
 
 class Scale(BaseModel):
@@ -67,7 +67,7 @@ class Scale(BaseModel):
     settings: dict[str, Any] = {}
     strengths: dict[str, Strengths] = {}
     methods: dict[str, dict[str, Any]] = {}
-    grid: dict[str, list[float]] = {}
+    grid: dict[str, list[int] | list[float]] = {}
 
 
 class Chosen(Protocol):

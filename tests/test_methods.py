@@ -39,6 +39,7 @@ CASES = {
     "ewc": Case(METHODS["ewc"], (1.0, 1e2, 1e4), 300.0),
     "mas": Case(METHODS["mas"], (0.1, 1.0, 10.0), 1.0),
     "si": Case(METHODS["si"], (0.1, 1.0, 10.0), 1.0),
+    "allocation": Case(METHODS["allocation"], (0, 0, 0)),
     "freeze": Case(page.run(page.blocks()[0])["Freeze"], (0.1, 0.25, 0.5), 0.5),  # type: ignore[arg-type]
 }
 
@@ -213,7 +214,7 @@ def test_wrong_numbers_of_strengths_are_refused(case: Case, run) -> None:
             run(built(case, case.strengths))
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "vanilla"])
+@pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].strength_name])
 @pytest.mark.parametrize("wrong", [-1.0, float("nan"), (0.1, -0.1)])
 def test_strengths_that_are_refused(name: str, wrong: float | tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match=r"(strength|proportion) must be (0 or more|between 0 and 1), not"):

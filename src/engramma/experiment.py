@@ -47,9 +47,8 @@ def _batch(value: Any) -> Any:
 def _temperature(value: Any, info: ValidationInfo) -> Any:
     if value == "auto" or (type(value) in (int, float) and COLDEST <= value <= HOTTEST):
         return value if value == "auto" else float(value)
-    raise ValueError(
-        f"a temperature must be between {COLDEST:g} and {HOTTEST:g}, or auto, not {shown(value)}"
-    )
+    allowed = f"between {COLDEST:g} and {HOTTEST:g}, or auto"
+    raise ValueError(f"{info.field_name} must be {allowed}, not {shown(value)}")
 
 
 Temperature = Annotated[float | str, BeforeValidator(_temperature)]

@@ -101,8 +101,11 @@ def _module_of_file(path: Path) -> ModuleType:
 
 
 def method_class(name: str) -> type[Method]:
-    """A method by its name, or imported from package.module:Class or ./file.py:Class and checked."""
-    from engramma.methods import METHODS
+    """A method by its name, or imported from package.module:Class or ./file.py:Class and checked.
+
+    One that has the hooks alone is given the rest as `Method` has it.
+    """
+    from engramma.methods import METHODS, Method
 
     if name in METHODS:
         return METHODS[name]
@@ -119,6 +122,9 @@ def method_class(name: str) -> type[Method]:
         raise ValueError(
             f"method {name} must be a class with {', '.join(HOOKS)}; it lacks {', '.join(missing)}"
         )
+    for part, value in vars(Method).items():
+        if not part.startswith("_") and not hasattr(found, part):
+            setattr(found, part, value)
     return found
 
 
@@ -196,8 +202,8 @@ def complete(
     for setting, value in values.items():
         if isinstance(value, int | float) and abs(value) > LARGE:
             raise ValueError(f"{setting} must be between {-LARGE:g} and {LARGE:g}, not {shown(value)}")
-    if nobody:  # now that the rest is right
-        _say_lambda(name, vertex, values[key])
+    if nobody and strength is not None:  # said now that the rest is right
+        _say_lambda(name, vertex, strength)
     later = getattr(cls, "later", {})
     told = {k: v for k, v in values.items() if k != key and (k not in later or v != later[k])}
     return told, (float(values[key]) if key else None)

@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import torch
 
 from engramma.checks import method_class
 from engramma.experiment import Experiment
-from engramma.methods import Method
 
 SHARE = 0.8  # of the device's free memory
 CPU_SHARE = 0.5  # of the free memory of a machine that has other things to do
@@ -45,9 +43,8 @@ def rehearsed(e: Experiment, task: int) -> tuple[float, float]:
 
 
 def _ask(e: Experiment, cost: str) -> Callable[..., Any]:
-    """What the method's class says it costs; one that has the hooks alone is judged as `Method` judges."""
-    cls = method_class(e.method)
-    return getattr(cls, cost, None) or partial(getattr(Method, cost).__func__, cls)
+    """What the method's class says it costs."""
+    return getattr(method_class(e.method), cost)
 
 
 def memories(e: Experiment) -> tuple[int, int]:

@@ -393,7 +393,7 @@ def test_reproduce_runs_some_cells(here: Path) -> None:
 
 def test_every_study_expands() -> None:
     """One file for each table and figure; every experiment valid, every cell different."""
-    assert len(studies.names()) == 29
+    assert len(studies.names()) == 35
     for name in studies.names():
         study = studies.load(name)
         assert study.title

@@ -297,7 +297,7 @@ def test_a_module_is_imported_only_where_all_else_is_right(
 ) -> None:
     (tmp_path / "trap.py").write_text("raise RuntimeError('imported')")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ValueError, match="^epochs must be greater than or equal to 1, not -1$"):
+    with pytest.raises(ValueError, match=r"^epochs must be greater than or equal to 1, not -1$"):
         read({"method": "trap:Method", "epochs": -1})
     with pytest.raises(RuntimeError, match="imported"):
         read({"method": "trap:Method"})

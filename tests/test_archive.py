@@ -218,7 +218,7 @@ def test_every_archive_of_ours_unpacks(tmp_path: Path) -> None:
 def test_what_a_killed_command_left_is_removed_by_the_next(store: Store, tmp_path: Path) -> None:
     """Both beside an archive and in a store; what a living process has in hand stays."""
     code = (
-        "import os, sys; from pathlib import Path; from engramma.claims import part\n"
+        "import os, sys; from pathlib import Path; from engramma.store.claims import part\n"
         "part(Path(sys.argv[1]), '.gz').write_text(''); part(Path(sys.argv[2])).mkdir(); os._exit(9)"
     )
     out, other = tmp_path / "out", Store(tmp_path / "other")

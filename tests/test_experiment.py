@@ -292,6 +292,17 @@ def test_a_method_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     sys.modules.pop("own_method", None)
 
 
+def test_a_module_is_imported_only_where_all_else_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "trap.py").write_text("raise RuntimeError('imported')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ValueError, match=r"^epochs must be greater than or equal to 1, not -1$"):
+        read({"method": "trap:Method", "epochs": -1})
+    with pytest.raises(RuntimeError, match="imported"):
+        read({"method": "trap:Method"})
+
+
 FILE = """
 from dataclasses import dataclass
 from engramma.methods import EWC, Method

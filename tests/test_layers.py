@@ -82,3 +82,25 @@ def test_others_packages_are_imported_where_they_are_used(path: Path) -> None:
     roots = {name.split(".")[0] for name in imports(top)} - set(sys.stdlib_module_names)
     allowed = BASE | {"engramma"} | (COMPILERS if room(path) == "kernels" else set())
     assert roots <= allowed, f"{path.name} imports {sorted(roots - allowed)} at once"
+
+
+def test_no_file_imports_in_a_circle() -> None:
+    """Also not within a room, and not inside a function."""
+    modules = {".".join(["engramma", *p.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__"): p
+               for p in FILES}  # fmt: skip
+    below: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        found = set()
+        for part in ast.walk(ast.parse(path.read_text())):
+            if isinstance(part, ast.ImportFrom) and part.module in modules:
+                whole = {f"{part.module}.{a.name}" for a in part.names}
+                found |= whole & set(modules)
+                if not whole <= set(modules):
+                    found.add(part.module)
+        below[name] = found - {name}
+    while ends := [
+        n for n, used in below.items() if not used & set(below) or not any(n in u for u in below.values())
+    ]:
+        for name in ends:
+            del below[name]
+    assert not below, f"in a circle: {sorted(below)}"

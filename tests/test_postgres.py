@@ -72,7 +72,7 @@ def test_stopped_and_started_mid_search(
     known: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The server goes down at once, as in a crash, while a batch trains, and comes back a second later."""
-    search, store = tiny(trials=9, vertex=3.0), Store(tmp_path)
+    search, store = tiny(trials=9, vertex=3.0, strength=1.0), Store(tmp_path)
     back: list[threading.Thread] = []
 
     def strike(work: Work) -> None:
@@ -96,7 +96,7 @@ def test_stopped_for_long_is_said_and_the_search_resumes(
     known: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage, "PATIENCE", 0.5)
-    search, store = tiny(trials=6, vertex=4.0), Store(tmp_path)
+    search, store = tiny(trials=6, vertex=4.0, strength=1.0), Store(tmp_path)
     stopped = []
 
     def strike(work: Work) -> None:

@@ -101,8 +101,11 @@ def _module_of_file(path: Path) -> ModuleType:
 
 
 def method_class(name: str) -> type[Method]:
-    """A method by its name, or imported from package.module:Class or ./file.py:Class and checked."""
-    from engramma.methods import METHODS
+    """A method by its name, or imported from package.module:Class or ./file.py:Class and checked.
+
+    One that has the hooks alone is given the rest as `Method` has it.
+    """
+    from engramma.methods import METHODS, Method
 
     if name in METHODS:
         return METHODS[name]
@@ -119,6 +122,9 @@ def method_class(name: str) -> type[Method]:
         raise ValueError(
             f"method {name} must be a class with {', '.join(HOOKS)}; it lacks {', '.join(missing)}"
         )
+    for part, value in vars(Method).items():
+        if not part.startswith("_") and not hasattr(found, part):
+            setattr(found, part, value)
     return found
 
 
@@ -140,15 +146,14 @@ def of_strength(name: str, strength: float | None) -> Method:
 
 
 def lambda_nobody_gave(name: str, vertex: float, unit: bool) -> float:
-    """The paper's lambda, and that it is so is said; refused where the paper has none. `unit`: of
-    importances on a scale that is not the paper's."""
+    """The paper's lambda; refused where it has none. `unit`: of importances on a scale that is not the
+    paper's."""
     found = None if unit else paper.chosen_lambda(name, vertex)
     if found is None:
         what = f"{name} at n = {vertex:g}{' with unit importances' if unit else ''}"
         raise ValueError(
             f"strength must be given for {what}: the paper has no lambda for it (engramma tune finds one)"
         )
-    _say_lambda(name, vertex, found)
     return found
 
 
@@ -183,7 +188,8 @@ def complete(
     # TOML and a command line have no null: "none" stands for it, where it is what a setting has by default.
     bare = [field.name for field in dataclasses.fields(cls) if field.default is None]
     settings = {k: None if k in bare and v == "none" else v for k, v in settings.items()}
-    if strength is None and issubclass(cls, Penalty):
+    nobody = strength is None and issubclass(cls, Penalty)
+    if nobody:
         strength = lambda_nobody_gave(name, vertex, bool(settings.get("unit")))
     given = settings if key is None or strength is None else {**settings, key: strength}
     try:
@@ -193,9 +199,11 @@ def complete(
     except (TypeError, ValueError) as error:  # not what JSON, and so a record, can hold
         raise ValueError(f"settings must be numbers, texts, booleans and lists of them ({error})") from None
     values = {k: getattr(made, k) for k in known}
-    for name, value in values.items():
+    for setting, value in values.items():
         if isinstance(value, int | float) and abs(value) > LARGE:
-            raise ValueError(f"{name} must be between {-LARGE:g} and {LARGE:g}, not {shown(value)}")
+            raise ValueError(f"{setting} must be between {-LARGE:g} and {LARGE:g}, not {shown(value)}")
+    if nobody and strength is not None:  # said now that the rest is right
+        _say_lambda(name, vertex, strength)
     later = getattr(cls, "later", {})
     told = {k: v for k, v in values.items() if k != key and (k not in later or v != later[k])}
     return told, (float(values[key]) if key else None)

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -152,12 +153,17 @@ class Experiment(BaseModel):
     def _say_the_rest(cls, given: Any) -> Any:
         if isinstance(given, dict) and given.get("stream") == "states":
             return {**STATES, "autoassociative": True, **given}
-        if not isinstance(given, dict):
-            return given
-        if given.get("data") == "digits":
-            given = {"items": 1000, **given}  # it has no 10,000
-        cls = method_class(str(given.get("method", "vanilla")))
-        return {**getattr(cls, "suits", {}), **given}
+        if isinstance(given, dict) and given.get("data") == "digits":
+            return {"items": 1000, **given}  # it has no 10,000
+        return given
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _suit_the_method(cls, given: Any, read: Callable[[Any], Experiment]) -> Experiment:
+        """In two steps: a method of one's own is imported when all else is right."""
+        made = read(given)
+        suits = getattr(method_class(made.method), "suits", {})
+        return read({**suits, **given}) if isinstance(given, dict) and suits else made
 
     @model_validator(mode="after")
     def _fits_together(self) -> Experiment:

@@ -2,8 +2,8 @@
 
 They share the work as any processes on one store do, so that any of them may be killed at any time and the
 others do its share. A member is told what to do on its standard input, says how far it is on its standard
-output, and ends when its input is closed: when the study is done, or its first process is gone. Members
-are started, not forked: PyTorch's and numba's threads do not survive a fork.
+output, and ends when its input is closed: when the study is done, or its first process is gone (member.py).
+Members are started, not forked: PyTorch's and numba's threads do not survive a fork.
 """
 
 from __future__ import annotations
@@ -11,32 +11,25 @@ from __future__ import annotations
 import json
 import logging
 import os
-import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 import engramma
-from engramma.experiment import Experiment, described
-from engramma.runs.pack import SMALL
-from engramma.runs.planning import work
+from engramma.experiment import Experiment
+from engramma.runs.planning import SMALL, work
 from engramma.store.records import Store
-
-if TYPE_CHECKING:
-    from engramma.runs.study import Work
 
 log = logging.getLogger("engramma")
 
-OFTEN = 0.2  # seconds between two words of a member
-LEAVE = 1.0  # seconds that a member has to end by itself, when its input is closed
+LEAVE = 20.0  # seconds that a member has to be gone when all is done: it writes nothing, but may be importing
 
 
 def suited(device: torch.device | str, packs: Sequence[Sequence[Experiment]]) -> int:
@@ -117,7 +110,7 @@ def crew(
             listeners.append(threading.Thread(target=members[-1].tell, args=(order,), daemon=True))
             listeners[-1].start()
         yield members
-        wait = 2 * LEAVE
+        wait = LEAVE
     finally:
         torch.set_num_threads(before)
         for member in members:
@@ -134,64 +127,10 @@ def _start() -> subprocess.Popen[str]:
     """The same package, wherever it was imported from. -P: no module of the working folder comes first."""
     home, rest = str(Path(engramma.__file__).parent.parent), os.environ.get("PYTHONPATH")
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "engramma.runs.crew"],
+        [sys.executable, "-P", "-m", "engramma.runs.member"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         env={**os.environ, "PYTHONPATH": home if not rest else f"{home}{os.pathsep}{rest}"},
     )
-
-
-class Voice(logging.Handler):
-    """What a member says: how far it is, and its warnings. One JSON object a line."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.line = os.fdopen(os.dup(1), "w")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # a method of one's own may print
-        self.last, self.ran = 0.0, 0
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.say(warning=record.getMessage())
-
-    def say(self, **words: Any) -> None:
-        print(json.dumps(words), file=self.line, flush=True)
-
-    def change(self, work: Work) -> None:
-        now = time.monotonic()
-        if now - self.last > OFTEN or len(work.ran) > self.ran:
-            self.last, self.ran = now, len(work.ran)
-            self.say(done=work.own, doing=work.doing, ran=sorted(work.ran))
-
-
-def main() -> None:
-    from engramma.runs import study
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process answers for all
-    voice = Voice()
-    log.addHandler(voice)
-    order = json.loads(sys.stdin.readline())
-    threading.Thread(target=_until_closed, daemon=True).start()
-    watch = study.Work(on_change=voice.change)
-    voice.change(watch)
-    sys.path[:] = order["path"]  # a method of one's own may lie anywhere
-    torch.set_num_threads(order["threads"])
-    try:
-        wanted = [described(told) for told in order["experiments"]]
-        study.run(wanted, Store(order["store"]), watch=watch, **order["options"])
-    except BrokenPipeError:
-        pass  # nobody listens any more
-    except Exception as error:  # the first process will come to the same run, and say it in full
-        log.warning("one of several processes stopped, the others go on: %s", error)
-        sys.exit(1)
-
-
-def _until_closed() -> None:
-    sys.stdin.read()
-    time.sleep(LEAVE)
-    os._exit(1)
-
-
-if __name__ == "__main__":
-    main()

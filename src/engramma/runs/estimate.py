@@ -12,8 +12,7 @@ import torch
 from engramma.experiment import Experiment
 from engramma.kernels import kernel_for
 from engramma.runs.crew import suited
-from engramma.runs.pack import seed_major, suited_threads
-from engramma.runs.planning import free_memory, memory, plan, work
+from engramma.runs.planning import free_memory, memory, plan, seed_major, suited_threads, work
 from engramma.runs.setup import build
 from engramma.runs.study import total_work
 from engramma.store.records import Store

@@ -6,11 +6,10 @@ import datetime
 import hashlib
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -21,14 +20,13 @@ from engramma.experiment import Experiment
 from engramma.methods.state import alike
 from engramma.replicas import Replicas
 from engramma.runs.forks import branch, lineage
+from engramma.runs.planning import seed_major
 from engramma.runs.setup import Built, build
 from engramma.store import checkpoints
 from engramma.store.checkpoints import Checkpoint
 from engramma.store.files import plain
 from engramma.store.records import Record, Store
-
-if TYPE_CHECKING:
-    from engramma.runs.watch import Watcher
+from engramma.train import Moment
 
 POINTS = 25  # of a curve, a task
 LIGHT = 2**24  # bytes of a checkpoint that costs next to nothing
@@ -37,34 +35,16 @@ PACE = 2e8  # bytes of a heavier one written in a second, until one has been tim
 Tick = Callable[[Experiment, int, int, int], None]  # (first of the pack, replicas, task, epoch)
 
 
-def seed_major(experiments: Sequence[Experiment]) -> list[Experiment]:
-    """Replicas of one seed together, so that they share its items; otherwise in the order given."""
-    place = {seed: i for i, seed in enumerate(dict.fromkeys(e.seed for e in experiments))}
-    return sorted(experiments, key=lambda e: place[e.seed])
+class Watcher(Protocol):
+    """Sees packs train, one after another; watch.py has some."""
+
+    def start(self, experiments: Sequence[Experiment], built: Built) -> None: ...
+    def update(self, moment: Moment, scores: Mapping[str, Tensor] | None) -> None: ...
+    def stop(self) -> None: ...
 
 
 def pack_name(experiments: Sequence[Experiment]) -> str:
     return hashlib.sha256(" ".join(e.hash() for e in experiments).encode()).hexdigest()[:20]
-
-
-SMALL = 5e8  # multiplications an epoch below which a second thread costs more than it brings
-
-
-@contextmanager
-def suited_threads(device: torch.device | str, experiments: Sequence[Experiment]) -> Iterator[None]:
-    """One thread for small problems on a CPU: threads would mostly wait for each other."""
-    from engramma.runs.planning import work
-
-    before = torch.get_num_threads()
-    small = sum(work(e, e.tasks - 1) for e in experiments) < SMALL
-    if torch.device(device).type != "cpu" or not small:
-        yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def run_pack(

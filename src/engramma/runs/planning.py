@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,11 @@ import torch
 
 from engramma.checks import method_class
 from engramma.experiment import Experiment
-from engramma.methods import Method
-from engramma.runs.pack import seed_major
 
 SHARE = 0.8  # of the device's free memory
 CPU_SHARE = 0.5  # of the free memory of a machine that has other things to do
 FULL = 40_000  # items a step that keep a GPU busy: below, more replicas are nearly free
+SMALL = 5e8  # multiplications an epoch below which a second thread costs more than it brings
 GROUPS = Path("/sys/fs/cgroup")
 _NEURONS = {"mnist": (784, 10), "digits": (64, 10)}
 
@@ -45,9 +43,8 @@ def rehearsed(e: Experiment, task: int) -> tuple[float, float]:
 
 
 def _ask(e: Experiment, cost: str) -> Callable[..., Any]:
-    """What the method's class says it costs; one that has the hooks alone is judged as `Method` judges."""
-    cls = method_class(e.method)
-    return getattr(cls, cost, None) or partial(getattr(Method, cost).__func__, cls)
+    """What the method's class says it costs."""
+    return getattr(method_class(e.method), cost)
 
 
 def memories(e: Experiment) -> tuple[int, int]:
@@ -71,6 +68,21 @@ def work(e: Experiment, task: int) -> float:
     extra, guarded = rehearsed(e, task)
     steps = math.ceil((items + extra) / _batch(e, items + extra))
     return (items + extra + steps * guarded) * memories(e)[1] * (2 * neurons + 20 * scored)
+
+
+@contextmanager
+def suited_threads(device: torch.device | str, experiments: Sequence[Experiment]) -> Iterator[None]:
+    """One thread for small problems on a CPU: threads would mostly wait for each other."""
+    before = torch.get_num_threads()
+    small = sum(work(e, e.tasks - 1) for e in experiments) < SMALL
+    if torch.device(device).type != "cpu" or not small:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def memory(experiments: Sequence[Experiment]) -> int:
@@ -126,6 +138,12 @@ def _limit() -> int:
         with suppress(OSError, ValueError):  # not there; "max"
             least = min(least, int((GROUPS / file).read_text()))
     return least
+
+
+def seed_major(experiments: Sequence[Experiment]) -> list[Experiment]:
+    """Replicas of one seed together, so that they share its items; otherwise in the order given."""
+    place = {seed: i for i, seed in enumerate(dict.fromkeys(e.seed for e in experiments))}
+    return sorted(experiments, key=lambda e: place[e.seed])
 
 
 def plan(

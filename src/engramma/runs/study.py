@@ -16,8 +16,8 @@ import torch
 from engramma.experiment import VARYING, Experiment
 from engramma.kernels import kernel_for
 from engramma.runs.crew import crew, suited
-from engramma.runs.pack import run_pack, suited_threads
-from engramma.runs.planning import free_memory, halves, memory, plan, work
+from engramma.runs.pack import run_pack
+from engramma.runs.planning import free_memory, halves, memory, plan, suited_threads, work
 from engramma.runs.setup import build
 from engramma.store import checkpoints
 from engramma.store.claims import Claims

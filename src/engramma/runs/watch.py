@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from rich.console import Console, Group, RenderableType
@@ -25,16 +25,11 @@ from torch import Tensor
 
 from engramma.checks import visible
 from engramma.experiment import VARYING, Experiment
+from engramma.runs.pack import Watcher
 from engramma.runs.setup import Built
 from engramma.runs.study import Work
 from engramma.runs.terminal import Terminal
 from engramma.train import Moment
-
-
-class Watcher(Protocol):
-    def start(self, experiments: Sequence[Experiment], built: Built) -> None: ...
-    def update(self, moment: Moment, scores: Mapping[str, Tensor] | None) -> None: ...
-    def stop(self) -> None: ...
 
 
 class Reading(NamedTuple):
@@ -74,7 +69,7 @@ class Dashboard:
         self.work, self.clock = work, clock
         self.experiments: list[Experiment] = []
         self.built: Built | None = None
-        self.moment: Moment | None = None
+        self.place: tuple[int, int] | None = None  # (task, epoch) where training stands
         self.last: Reading | None = None
         self.began = clock()
         self.at_start: float | None = None  # work that was done before we began to watch
@@ -89,13 +84,12 @@ class Dashboard:
 
     def start(self, experiments: Sequence[Experiment], built: Built) -> None:
         self.experiments, self.built = list(experiments), built
-        self.moment, self.last = None, None
+        self.place, self.last = None, None
         if self.work is None:
             self.began, self.at_start = self.clock(), None
 
     def update(self, moment: Moment, scores: Mapping[str, Tensor] | None) -> None:
-        # The memories are not held on to: only where training stands is drawn.
-        self.moment = moment._replace(theta=moment.theta[:0], state=None)
+        self.place = moment.task, moment.epoch  # the memories are not held on to
         if scores is not None and self.built is not None:
             self.last = reading(self.built, moment, scores)
 
@@ -108,9 +102,8 @@ class Dashboard:
             return self.work()
         if not self.experiments:
             return 0.0, 1.0
-        first, moment = self.experiments[0], self.moment
-        done = moment.task * first.epochs + moment.epoch if moment else 0
-        return float(done), float(first.tasks * first.epochs)
+        first, (task, epoch) = self.experiments[0], self.place or (0, 0)
+        return float(task * first.epochs + epoch), float(first.tasks * first.epochs)
 
     def left(self) -> float | None:
         """Seconds to go, from the pace so far; None before there is one."""
@@ -131,12 +124,10 @@ class Dashboard:
         )
         if not self.experiments:
             return Group(Text("preparing"), bar)
-        first, moment = self.experiments[0], self.moment
-        place = (
-            "preparing"
-            if moment is None
-            else f"task {moment.task + 1}/{first.tasks}, epoch {moment.epoch}/{first.epochs}"
-        )
+        first, place = self.experiments[0], "preparing"
+        if self.place is not None:
+            task, epoch = self.place
+            place = f"task {task + 1}/{first.tasks}, epoch {epoch}/{first.epochs}"
         head = Text(
             visible(f"{first.method}, n = {first.vertex:g}, {first.data}: ")
             + f"{len(self.experiments)} replicas; {place}"

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from engramma import studies
-from engramma.cli import app
+from engramma import cli, studies
+from engramma.cli import app, interrupt
 from engramma.datasets import MNIST
 from engramma.experiment import Experiment
 from engramma.records import Store
@@ -342,6 +343,42 @@ def test_ctrl_c_says_what_was_kept(tmp_path: Path) -> None:
     assert "stopped; 0 finished runs are kept" in " ".join(said.split())
     assert "Traceback" not in said
     assert not list(store.rglob(".tmp-*"))
+
+
+def test_records_with_other_scores_are_shown_apart(here: Path) -> None:
+    """Of two seeds one has a score that the other has not, and no curve of it."""
+    engramma(f"run {TINY} --seeds 2")
+    store = Store("runs")
+    first, second = store
+    accuracy = first.scores["accuracy"]
+    store.remove(first.name)
+    store.write(replace(first, scores={"guessed": accuracy}))
+    result = engramma(f"run {TINY} --seeds 2")
+    assert result.exit_code == 0, result.output
+    assert "guessed of each task" in " ".join(result.output.split())
+    assert "accuracy of each task" in " ".join(result.output.split())
+    assert result.output.count("forward transfer") == 1
+
+
+def test_ctrl_c_before_a_command_has_begun(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While the command line is still being put together."""
+
+    def stopped() -> None:
+        raise KeyboardInterrupt
+
+    def leave() -> None:
+        raise SystemExit(interrupt.STOPPED)
+
+    monkeypatch.setattr(cli, "app", stopped)
+    monkeypatch.setattr(interrupt, "leave", leave)
+    monkeypatch.setattr(interrupt, "kept", lambda: "nothing was written")
+    interrupt._answering.clear()
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 130
+    assert "stopped; nothing was written" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are POSIX")

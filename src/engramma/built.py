@@ -114,7 +114,7 @@ def _dataset(name: str, data_dir: str | None) -> datasets.Dataset:
 
 def _states(path: str) -> np.ndarray:
     try:
-        with np.load(path, allow_pickle=False) as found:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as found:
             return found["states"]
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except Exception as error:  # numpy raises many kinds for a damaged or pickled archive
         raise datasets.DataError(f"{path}: not an .npz with an array `states` ({error})") from None

@@ -107,7 +107,7 @@ def from_npz(path: str | Path) -> Dataset:
     """An .npz with arrays `x` and `y`. Never unpickled."""
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as data:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
             missing = {"x", "y"} - set(data.files)
             if missing:
                 raise DataError(f"{path}: no array named {' or '.join(sorted(missing))} in it")

@@ -75,7 +75,10 @@ class Record:
             return self.kept[task]
         if self.folder is None or not (self.folder / "memories.safetensors").is_file():
             return None
-        found = one_tensor(self.folder / "memories.safetensors", f"after-{task}")
+        try:
+            found = one_tensor(self.folder / "memories.safetensors", f"after-{task}")
+        except Damaged as fault:
+            raise ValueError(str(fault)) from None
         return None if found is None else found.numpy()
 
 
@@ -235,13 +238,18 @@ def _fault(record: Record) -> str:
     """What a record is not, that everybody who reads one takes it to be."""
     if not isinstance(record.description, dict) or not isinstance(record.facts, dict):
         return "description and facts must be tables"
-    if record.diverged is not None and not isinstance(record.diverged, dict):
-        return "diverged must be a table or null"
+    where = record.diverged
+    if where is not None and not (isinstance(where, dict) and type(where.get("task")) is type(where.get("epoch")) is int):
+        return "diverged must be null or a table of task and epoch"
     shapes = [table.shape for table in record.scores.values()]
     if not shapes or any(len(s) != 2 or s[0] != s[1] or not s[0] for s in shapes):
         return "scores must be square tables, one at least"
-    if any(table.ndim != (1 if name == "epoch" else 2) for name, table in record.curves.items()):
-        return "curves must be tables over epochs"
-    if any(table.dtype.kind not in "fiu" for table in (*record.scores.values(), *record.curves.values())):
-        return "scores and curves must be numbers"
+    lines = [table for name, table in record.curves.items() if name != "epoch"]
+    if any(table.ndim != 2 or not len(table) or table.shape[1] != shapes[0][0] for table in lines):
+        return "curves must be tables over epochs, a column a task"
+    if any(table.dtype.kind != "f" for table in (*record.scores.values(), *lines)):
+        return "scores and curves must be numbers with a point"
+    epoch = record.curves.get("epoch")
+    if epoch is not None and (epoch.dtype.kind != "i" or any(table.shape[:1] != epoch.shape for table in lines)):
+        return "epochs must be whole numbers, one for each point of a curve"
     return ""

@@ -97,6 +97,9 @@ app.command()(info.info)
 def main() -> None:
     try:
         app()
+    except KeyboardInterrupt:  # before a command has begun: while it is put together
+        interrupt.say()
+        interrupt.leave()
     except SystemExit as end:
         if end.code == interrupt.STOPPED:
             interrupt.leave()  # at once: threads that still compute would be waited for

@@ -349,7 +349,7 @@ def test_records_with_other_scores_are_shown_apart(here: Path) -> None:
     """Of two seeds one has a score that the other has not, and no curve of it."""
     engramma(f"run {TINY} --seeds 2")
     store = Store("runs")
-    first, second = store
+    first, _ = store
     accuracy = first.scores["accuracy"]
     store.remove(first.name)
     store.write(replace(first, scores={"guessed": accuracy}))

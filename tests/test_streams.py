@@ -425,5 +425,5 @@ def test_damaged_states_are_one_line(harm: str, tmp_path: Path) -> None:
     data[len(data) // 2] ^= 1  # the archive's own sum of it no longer fits
     path.write_bytes(data[: len(data) // 2] if harm == "cut" else data)
     e = read({"stream": "states", "data": str(path), "size": 6, "items": 4, "memories": 2, "epochs": 1})
-    with pytest.raises(DataError, match="not an .npz with an array `states`"):
+    with pytest.raises(DataError, match=r"not an \.npz with an array `states`"):
         build([e])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -22,9 +23,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faults import hostile, inputs, kills, warm
+from benchmarks.faults import inputs, kills, stored, warm
 
-CASES = 12  # of a scenario of kills
+CASES = 9  # of a scenario of kills
 BAD = {  # what can go wrong, as it is said
     "kills": ("lost", "doubled", "left behind", "differs", "error", "traceback", "hang", "died"),
     "inputs": ("traceback", "hang", "died", "outside", "left behind", "memory", "not one line", "control"),
@@ -41,15 +42,16 @@ def parser() -> argparse.ArgumentParser:
     parse.add_argument("--quick", action="store_true", help="a twentieth of the cases")
     parse.add_argument("--seed", type=int, default=0, help="of all chance (default 0)")
     parse.add_argument("--lanes", type=int, default=2, help="processes side by side (default 2)")
-    parse.add_argument("--kind", action="append", default=[], choices=[*kills.SCENARIOS, *inputs.COUNT],
-                       metavar="NAME", help="only this scenario or kind of input; repeat for more")  # fmt: skip
+    names = [*kills.SCENARIOS, *inputs.COUNT]
+    only = f"only this, or these, of {', '.join(names)}"
+    parse.add_argument("--kind", action="append", default=[], choices=names, metavar="NAME", help=only)
     parse.add_argument("--only", metavar="NAME:NUMBER", help="one case, with all that it said")
     parse.add_argument("--room", type=Path, help="folder to work in, which is left as it was at the end")
     return parse
 
 
 class Tally:
-    """What was done and what went wrong, by kind; each fault that is new is said with how to make it again."""
+    """What was done and what went wrong, by kind; a fault that is new is said with how to make it again."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -65,7 +67,7 @@ class Tally:
         if self.seen[like] <= EXAMPLES:
             print(f"  {name}: {what[:400]}", flush=True)
             if words:
-                print(f"    engramma {' '.join(words)[:200]}")
+                print(f"    engramma {shlex.join(words)[:200]}")
             print(f"    python -m benchmarks.faults --seed {self.seed} --only {name}:{number}", flush=True)
 
     def failed(self) -> int:
@@ -76,14 +78,18 @@ class Tally:
         for name in (*names, "all"):
             mine = names if name == "all" else [name]
             counts = [sum(self.wrong.get(n, Counter())[bad] for n in mine) for bad in BAD[title]]
-            print(f"{name:<18}{sum(self.done[n] for n in mine):>8}" + "".join(f"{c or '-':>14}" for c in counts))
+            print(
+                f"{name:<18}{sum(self.done[n] for n in mine):>8}" + "".join(f"{c or '-':>14}" for c in counts)
+            )
 
 
 def kill(names: Sequence[str], count: int, room: Path, lanes: int, tally: Tally, only: int | None) -> None:
     """Every scenario once in peace, then `count` cases of each."""
     began = time.monotonic()
     ready: dict[str, kills.Reference] = {}
-    for name, found, died in warm.share(names, lambda lane: lambda n: vars(kills.prepare(n, room)), lanes, 1200):
+    for name, found, died in warm.share(
+        names, lambda lane: lambda n: vars(kills.prepare(n, room)), lanes, 1200
+    ):
         if died:
             tally.fault(name, -1, f"error: no uninterrupted run of it ({died}, see above)")
         else:
@@ -112,7 +118,9 @@ def kill(names: Sequence[str], count: int, room: Path, lanes: int, tally: Tally,
                 print(f"--- {said.name}\n{said.read_text('utf-8', 'replace')}")
     tally.table("kills", list(names))
     by_signal = ", ".join(f"{count} {name[3:]}" for name, count in sorted(signals.items()))
-    print(f"{sum(signals.values())} kills in {len(jobs)} cases ({by_signal}), {time.monotonic() - began:.0f} s")
+    print(
+        f"{sum(signals.values())} kills in {len(jobs)} cases ({by_signal}), {time.monotonic() - began:.0f} s"
+    )
 
 
 def feed(kinds: Sequence[str], share: float, room: Path, lanes: int, tally: Tally, only: int | None) -> None:
@@ -126,7 +134,7 @@ def feed(kinds: Sequence[str], share: float, room: Path, lanes: int, tally: Tall
         if not one.wait() or one.code:
             raise RuntimeError(f"{words}: {one.said()}")
 
-    hostile.prepare(given, run)
+    stored.prepare(given, run)
     answers: Counter[str] = Counter()
     for kind in kinds:
         jobs = list(range(int(inputs.COUNT[kind] * share))) if only is None else [only]
@@ -140,11 +148,18 @@ def feed(kinds: Sequence[str], share: float, room: Path, lanes: int, tally: Tall
             for what in found["faults"]:
                 tally.fault(kind, number, what, found["words"])
             if only is not None:
-                print(f"{found['what']}\n$ engramma {' '.join(found['words'])}\n{found['said']}\n{found['trace']}")
+                print(
+                    f"{found['what']}\n$ engramma {shlex.join(found['words'])}",
+                    found["said"],
+                    found["trace"],
+                    sep="\n",
+                )
         print(f"{kind}: {len(jobs)} inputs, {time.monotonic() - began:.0f} s", flush=True)
     tally.table("inputs", list(kinds))
     said = ", ".join(f"{count} {name}" for name, count in sorted(answers.items()))
-    print(f"{sum(tally.done[k] for k in kinds)} inputs (answered by {said}), {time.monotonic() - began:.0f} s")
+    print(
+        f"{sum(tally.done[k] for k in kinds)} inputs (answered by {said}), {time.monotonic() - began:.0f} s"
+    )
 
 
 @contextmanager

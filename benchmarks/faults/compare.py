@@ -80,14 +80,18 @@ def trials(path: Path, several: bool) -> Found:
         ask = lambda what, *given: base.execute(what, given).fetchall()  # noqa: E731
         for study, name in ask("select study_id, study_name from studies"):
             found[f"search {name}"] = {
-                "about": sorted(ask("select key, value_json from study_user_attributes where study_id = ?", study)),
+                "about": sorted(
+                    ask("select key, value_json from study_user_attributes where study_id = ?", study)
+                ),
                 "way": ask("select direction from study_directions where study_id = ?", study),
             }
             rows = ask("select trial_id, number, state from trials where study_id = ? order by number", study)
             numbers = [number for _, number, _ in rows]
             found[f"search {name}, numbers"] = "each once" if len(set(numbers)) == len(numbers) else "doubled"
-            if several:  # what is asked next depends on what has been told by then
-                found[f"search {name}, states"] = sorted(state for *_, state in rows)
+            states = [state for *_, state in rows]
+            if several:  # what is asked next, and so what is pruned, depends on what has been told by then
+                done, pruned = states.count("COMPLETE"), states.count("PRUNED")
+                found[f"search {name}, ends"] = (done, "unfinished", len(states) - done - pruned)
                 continue
             for trial, number, state in rows:
                 found[f"trial {number} of {name}"] = (
@@ -95,7 +99,8 @@ def trials(path: Path, several: bool) -> Found:
                     ask("select value from trial_values where trial_id = ?", trial),
                     sorted(ask("select param_name, param_value, distribution_json from trial_params "
                                "where trial_id = ?", trial)),
-                    sorted(ask("select key, value_json from trial_user_attributes where trial_id = ?", trial)),
+                    sorted(ask("select key, value_json from trial_user_attributes "
+                               "where trial_id = ?", trial)),
                 )  # fmt: skip
     return found
 
@@ -117,7 +122,12 @@ def faults(wanted: Found, got: Found, another: bool = False) -> dict[str, list[s
             say("lost", name)
     for name in sorted(got.keys() - wanted.keys()):
         if not free(name):
-            say("doubled" if ": trial " in name or re.fullmatch(r"(.*/)?runs/[0-9a-f]{20}/", name) else "left behind", name)
+            say(
+                "doubled"
+                if ": trial " in name or re.fullmatch(r"(.*/)?runs/[0-9a-f]{20}/", name)
+                else "left behind",
+                name,
+            )
     for name in sorted(wanted.keys() & got.keys()):
         was, now = wanted[name], got[name]
         if now == "doubled":

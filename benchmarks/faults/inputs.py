@@ -25,7 +25,10 @@ from typing import Any
 import typer
 
 import engramma
-from benchmarks.faults import hostile
+from benchmarks.faults import stored
+from benchmarks.faults.asked import settings, toml
+from benchmarks.faults.sent import archives, arrays
+from benchmarks.faults.stored import Case, checkpoints, records
 from benchmarks.faults.warm import memory
 from engramma import study
 from engramma.cli import app
@@ -33,14 +36,35 @@ from engramma.cli import app
 LIMIT = 60.0  # seconds of one case; an honest one takes a hundredth of a second
 ROOM = 2**30  # bytes that one case may add to the process
 LONG = 2e7  # multiplications of a run that is trained; of a longer one it is enough that it would be
-COUNT = {"records": 6000, "checkpoints": 3500, "archives": 4000, "arrays": 2500, "toml": 3000, "settings": 3000}
+COUNT = {
+    "records": 6000,
+    "checkpoints": 3500,
+    "archives": 4000,
+    "arrays": 2500,
+    "toml": 3000,
+    "settings": 3000,
+}
+
+KINDS: dict[str, Callable[[Path, Path, random.Random], Case]] = {
+    "records": records,
+    "checkpoints": checkpoints,
+    "archives": archives,
+    "arrays": arrays,
+    "toml": toml,
+    "settings": settings,
+}
+UNPACKED = re.compile(  # all that may be there when an archive has been
+    r"a\.tgz|runs|runs/(claims|claims/guard|checkpoints|set-aside.*)"
+    r"|runs/[0-9a-f]{20}(/(record\.json|(arrays|memories)\.safetensors|SHA256SUMS))?"
+)
 
 # What no file and no setting has a reason to do.
 RUNS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "pickle.find_class",
         "socket.connect", "ctypes.dlopen", "webbrowser.open"}  # fmt: skip
 CACHE = ("numba.", "copyreg", "builtins")  # of compiled loops, which numba keeps as pickles of its own
-WRITES = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod",
-          "os.chown", "shutil.rmtree", "shutil.copyfile", "shutil.move", "sqlite3.connect"}  # fmt: skip
+WRITES = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate",
+          "os.chmod", "os.chown", "shutil.rmtree", "shutil.copyfile", "shutil.move",
+          "sqlite3.connect"}  # fmt: skip
 ODD = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # a terminal may act on them
 
 
@@ -68,14 +92,18 @@ def make(kind: str, seed: int, given: Path, room: Path) -> Callable[[int], Calla
         tempfile.tempdir = str(inside)
         shutil.copytree(given, inside, dirs_exist_ok=True)
         with watch:
-            for words in (hostile.WORDS["records"], "report --from ewc --out r.html", "table scores --from ewc"):
+            for words in (
+                stored.WORDS["records"],
+                "report --from ewc --out r.html",
+                "table scores --from ewc",
+            ):
                 _answer(shlex.split(words))
         base = memory("VmRSS")
 
         def one(number: int) -> dict[str, Any]:
             chance = random.Random(f"{seed} {kind} {number}")
             _clear(inside)
-            words, what = hostile.KINDS[kind](given, inside, chance)
+            words, what = KINDS[kind](given, inside, chance)
             before = _outside(home, inside)
             with watch:
                 fault, code, said, trace = _answer(words)
@@ -127,7 +155,7 @@ class Watch:
         elif event == "import" and given[0] in ("antigravity", "this"):
             self.seen.append(f"import {given[0]}")
         elif event == "open":
-            path, mode, flags = given
+            path, _, flags = given
             if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND):
                 self._check(event, path)
         elif event in WRITES:
@@ -167,11 +195,11 @@ def _left(kind: str, inside: Path) -> Iterator[str]:
             path = Path(folder) / name
             if name.startswith((".tmp-", "unpack-")) or name.endswith((".lock", ".owner", ".probe", ".part")):
                 yield str(path.relative_to(inside))
-            elif path.is_symlink() and name != hostile.LINK:
+            elif path.is_symlink():
                 yield f"a link, {path.relative_to(inside)}"
     if kind == "archives":
         for path in inside.rglob("*"):
-            if not hostile.UNPACKED.fullmatch(str(path.relative_to(inside))):
+            if not UNPACKED.fullmatch(str(path.relative_to(inside))):
                 yield str(path.relative_to(inside))
 
 
@@ -203,7 +231,9 @@ def _answer(words: list[str]) -> tuple[str, int, str, str]:
     if not fault and code == 2:
         lines = [line for line in said[1].splitlines() if line.strip()]
         usage = any(line.startswith("Usage:") for line in lines)
-        if not usage and not (lines and lines[-1].startswith("engramma: ") and len(lines[-1]) < 5000 + len(" ".join(words))):
+        if not usage and not (
+            lines and lines[-1].startswith("engramma: ") and len(lines[-1]) < 5000 + len(" ".join(words))
+        ):
             fault = f"not one line: {lines[-1][:200] if lines else 'nothing said'}"
         elif "MemoryError" in text:
             fault = "memory: MemoryError"

@@ -13,13 +13,15 @@ from torch import Tensor
 
 TEXTS = [
     "", " ", "x" * 3000, "../../outside", "/etc/passwd", "~/x", "C:\\x", "os:system", "antigravity:Popen",
-    "this:s", "[bold]x[/bold]", "[/]", "[/red]", "[link=file:///etc/passwd]x[/link]", "\x1b[2J\x1b]0;owned\x07",
+    "this:s", "[bold]x[/bold]", "[/]", "[/red]", "[link=file:///etc/passwd]x[/link]",
+    "\x1b[2J\x1b]0;owned\x07",
     "a\0b", "a\nengramma: all is well", "\r", "\t", "\ud800", "\u202egnp.exe", "\u0660\u0661", "e\u0301" * 40,
     "<script>alert(1)</script>", "</script>", "{0.__class__}", "%s%n", "none", "nan", "-inf", "1e400", "NULL",
     "True", "0x10", "1_000", "\U0001f600", "ewc", "mnist", "digits", "float16", "accuracy", "seed",
 ]  # fmt: skip
 NUMBERS = [
-    0, 1, -1, 2, 3, 7, 0.0, -0.0, 0.5, 1.0, 1.5, -0.5, 1e-320, 1e308, -1e308, 1e39, 1e-39, 255, 256, 1000, 1001,
+    0, 1, -1, 2, 3, 7, 0.0, -0.0, 0.5, 1.0, 1.5, -0.5, 1e-320, 1e308, -1e308, 1e39, 1e-39, 255, 256,
+    1000, 1001,
     2**31 - 1, 2**31, 2**32, 2**53 + 1, 2**63 - 1, 2**63, -(2**63) - 1, 2**64, 10**19, 10**400, -(10**400),
     float("nan"), float("inf"), float("-inf"),
 ]  # fmt: skip
@@ -40,8 +42,8 @@ def value(chance: random.Random) -> Any:
     return chance.choice(chance.choice([TEXTS, NUMBERS, OTHERS]))
 
 
-def warp(whole: Any, chance: random.Random, fields: bool = True) -> Any:
-    """One of the values of a structure of another kind, another size, gone, doubled, or under another name."""
+def warp(whole: Any, chance: random.Random) -> Any:
+    """One of the values of a structure of another kind or size, gone, doubled, or under another name."""
     if isinstance(whole, dict) and whole and chance.random() < 0.85:
         key = chance.choice(list(whole))
         turn = chance.random()
@@ -61,8 +63,11 @@ def warp(whole: Any, chance: random.Random, fields: bool = True) -> Any:
         if turn < 0.25:
             return whole[::-1]
         return [*whole[:at], warp(whole[at], chance), *whole[at + 1 :]]
-    if type(whole) in (int, float) and chance.random() < 0.5:  # near by, where limits are
-        return chance.choice([whole + 1, whole - 1, -whole, whole * 1000, whole / 3, float(whole), str(whole)])
+    near = type(whole) in (int, float) and abs(whole) < 1e300  # where limits are
+    if near and chance.random() < 0.5:
+        return chance.choice(
+            [whole + 1, whole - 1, -whole, whole * 1000, whole / 3, float(whole), str(whole)]
+        )
     if isinstance(whole, str) and whole and chance.random() < 0.4:
         at = chance.randrange(len(whole))
         return chance.choice([whole[:at], whole + whole, whole.upper(), whole[:at] + "\n" + whole[at:],
@@ -93,7 +98,11 @@ def blind(data: bytes, chance: random.Random, other: bytes = b"") -> bytes:
     for _ in range(chance.choice([1, 1, 1, 2, 5, 20])):
         if not out:
             break
-        at, span, turn = chance.randrange(len(out)), chance.choice([1, 1, 2, 8, 50, 512]), chance.randrange(10)
+        at, span, turn = (
+            chance.randrange(len(out)),
+            chance.choice([1, 1, 2, 8, 50, 512]),
+            chance.randrange(10),
+        )
         if turn <= 1:
             out[at] ^= 1 << chance.randrange(8)
         elif turn == 2:
@@ -121,13 +130,16 @@ def tensor(old: Tensor, chance: random.Random) -> Tensor:
     """A tensor of another shape, another type or other numbers."""
     turn = chance.randrange(9)
     if turn == 0:
-        return old.to(chance.choice(TYPES))
+        kind = chance.choice(TYPES)
+        return old.to(kind) if kind != torch.float8_e4m3fn else torch.zeros(old.shape, dtype=kind)
     if turn == 1:
         return old.flatten()
     if turn == 2:
         return old[None]
     if turn == 3:
-        shape = chance.choice([(), (0,), (0, 0), (1,), (1, 1), (2, 3), (3, 2), (1, 1, 1), (0, 5, 5), (4, 1, 7)])
+        shape = chance.choice(
+            [(), (0,), (0, 0), (1,), (1, 1), (2, 3), (3, 2), (1, 1, 1), (0, 5, 5), (4, 1, 7)]
+        )
         return torch.zeros(shape, dtype=old.dtype)
     if turn == 4 and old.dim():
         return old.narrow(0, 0, max(0, len(old) - 1)).contiguous()
@@ -137,6 +149,8 @@ def tensor(old: Tensor, chance: random.Random) -> Tensor:
         return old.transpose(0, 1).contiguous()
     out = old.clone()
     odd = [float("nan"), float("inf"), -1.0, 1e300, 0.0, 2.0**62, 1e-310]
+    if out.dtype == torch.float8_e4m3fn:
+        return out
     if turn == 7 and out.numel() and out.is_floating_point():
         out.view(-1)[chance.randrange(out.numel())] = chance.choice(odd)
         return out

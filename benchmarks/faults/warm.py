@@ -35,7 +35,9 @@ def steady(arguments: Sequence[str]) -> None:
     """Begin again with the environment that every process here is to have, where this one has another."""
     if any(os.environ.get(name) != value for name, value in THREADS.items()):
         home = str(Path(engramma.__file__).parent.parent)
-        path = os.pathsep.join(dict.fromkeys([home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]))
+        path = os.pathsep.join(
+            dict.fromkeys([home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
+        )
         env = {**os.environ, **THREADS, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
         os.execve(sys.executable, [sys.executable, "-m", "benchmarks.faults", *arguments], env)
 
@@ -119,7 +121,11 @@ class Started:
 
 
 def start(
-    words: Sequence[str], folder: Path, out: Path, stop: tuple[int, int] | None = None, count: Path | None = None
+    words: Sequence[str],
+    folder: Path,
+    out: Path,
+    stop: tuple[int, int] | None = None,
+    count: Path | None = None,
 ) -> Started:
     """`engramma words` in `folder`, in a fork of this process.
 
@@ -127,6 +133,7 @@ def start(
     `count`: how often it did so is written there at its end.
     """
     single()
+    out.write_text("")  # it may be killed before it says anything
     pid = os.fork()
     if pid:
         return Started(pid, out, began=time.monotonic())
@@ -137,7 +144,7 @@ def start(
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.chdir(folder)
-        handle = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        handle = os.open(out, os.O_WRONLY)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(handle, 1)
         os.dup2(handle, 2)
@@ -218,7 +225,11 @@ def share(
                 os.close(key.fd)
                 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
                 if waiting[lane] and code:  # in the middle of a job
-                    name = "hang" if code == -signal.SIGALRM else f"died ({signal.Signals(-code).name if code < 0 else code})"
+                    name = (
+                        "hang"
+                        if code == -signal.SIGALRM
+                        else f"died ({signal.Signals(-code).name if code < 0 else code})"
+                    )
                     yield waiting[lane].pop(), None, name
                 if waiting[lane]:
                     begin(lane)

@@ -239,7 +239,8 @@ def _fault(record: Record) -> str:
     if not isinstance(record.description, dict) or not isinstance(record.facts, dict):
         return "description and facts must be tables"
     where = record.diverged
-    if where is not None and not (isinstance(where, dict) and type(where.get("task")) is type(where.get("epoch")) is int):
+    known = isinstance(where, dict) and all(type(where.get(k)) is int for k in ("task", "epoch"))
+    if where is not None and not known:
         return "diverged must be null or a table of task and epoch"
     shapes = [table.shape for table in record.scores.values()]
     if not shapes or any(len(s) != 2 or s[0] != s[1] or not s[0] for s in shapes):
@@ -249,7 +250,7 @@ def _fault(record: Record) -> str:
         return "curves must be tables over epochs, a column a task"
     if any(table.dtype.kind != "f" for table in (*record.scores.values(), *lines)):
         return "scores and curves must be numbers with a point"
-    epoch = record.curves.get("epoch")
-    if epoch is not None and (epoch.dtype.kind != "i" or any(table.shape[:1] != epoch.shape for table in lines)):
+    epochs = record.curves.get("epoch", np.arange(len(lines[0]) if lines else 0))
+    if epochs.dtype.kind != "i" or any(table.shape[:1] != epochs.shape for table in lines):
         return "epochs must be whole numbers, one for each point of a curve"
     return ""

@@ -131,12 +131,14 @@ def test_memories_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
     kept = (np.zeros((2, 3)), np.zeros((2, 3)))
     place = store.write(record(kept=kept))
     assert np.array_equal(store.get(record().name).memories(1), kept[1])  # type: ignore[arg-type]
-    (place / "memories.safetensors").write_bytes(b"no tensors")
-    content = {p.name: p.read_bytes() for p in place.iterdir() if p.name != files.SUMS}
-    files.write_folder(place, content, "test", replace=True)
-    found = store.get(record().name)
-    with pytest.raises(ValueError, match="not readable as safetensors"):
-        found.memories(1)
+    halves = files.pack_tensors({"after-1": torch.zeros(2, 3, dtype=torch.bfloat16)})
+    for odd in (b"no tensors", halves):
+        (place / "memories.safetensors").write_bytes(odd)
+        content = {p.name: p.read_bytes() for p in place.iterdir() if p.name != files.SUMS}
+        files.write_folder(place, content, "test", replace=True)
+        found = store.get(record().name)
+        with pytest.raises(ValueError, match="its memories cannot be read"):
+            found.memories(1)
 
 
 def test_checksums_may_not_point_outside(tmp_path: Path) -> None:

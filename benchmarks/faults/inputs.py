@@ -61,7 +61,7 @@ UNPACKED = re.compile(  # all that may be there when an archive has been
 # What no file and no setting has a reason to do.
 RUNS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "pickle.find_class",
         "socket.connect", "ctypes.dlopen", "webbrowser.open"}  # fmt: skip
-CACHE = ("numba.", "copyreg", "builtins")  # of compiled loops, which numba keeps as pickles of its own
+CACHE = ("numba.", "numpy", "copyreg", "builtins")  # of compiled loops that numba keeps
 WRITES = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate",
           "os.chmod", "os.chown", "shutil.rmtree", "shutil.copyfile", "shutil.move",
           "sqlite3.connect"}  # fmt: skip

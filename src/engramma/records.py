@@ -77,9 +77,9 @@ class Record:
             return None
         try:
             found = one_tensor(self.folder / "memories.safetensors", f"after-{task}")
-        except Damaged as fault:
-            raise ValueError(str(fault)) from None
-        return None if found is None else found.numpy()
+            return None if found is None else found.numpy()
+        except (Damaged, TypeError) as fault:  # NumPy does not have every type of numbers
+            raise ValueError(f"run {self.name}: its memories cannot be read ({fault})") from None
 
 
 def digest(description: dict[str, Any]) -> str:

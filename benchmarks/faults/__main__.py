@@ -142,7 +142,8 @@ def feed(kinds: Sequence[str], share: float, room: Path, lanes: int, tally: Tall
         for number, found, died in warm.share(jobs, begin, lanes, inputs.LIMIT, inputs.ROOM):
             tally.done[kind] += 1
             if died:
-                tally.fault(kind, number, died)
+                begun = room / f"{kind}:{number}"
+                tally.fault(kind, number, died, shlex.split(begun.read_text()) if begun.exists() else ())
                 continue
             answers["a result" if found["code"] == 0 else "words"] += 1
             for what in found["faults"]:

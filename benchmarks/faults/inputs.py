@@ -104,6 +104,8 @@ def make(kind: str, seed: int, given: Path, room: Path) -> Callable[[int], Calla
             chance = random.Random(f"{seed} {kind} {number}")
             _clear(inside)
             words, what = KINDS[kind](given, inside, chance)
+            begun = room / f"{kind}:{number}"  # for whoever finds this process dead
+            begun.write_text(shlex.join(words), errors="backslashreplace")
             before = _outside(home, inside)
             with watch:
                 fault, code, said, trace = _answer(words)
@@ -114,6 +116,7 @@ def make(kind: str, seed: int, given: Path, room: Path) -> Callable[[int], Calla
             found += [f"left behind: {left}" for left in _left(kind, inside)]
             if (peak := memory("VmHWM") - base) > ROOM:
                 found.append(f"memory: {peak / 2**20:.0f} MiB")
+            begun.unlink()
             return {"faults": found, "what": what, "words": words, "code": code, "said": said, "trace": trace}
 
         return one

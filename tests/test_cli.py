@@ -345,6 +345,11 @@ def test_ctrl_c_says_what_was_kept(tmp_path: Path) -> None:
     assert not list(store.rglob(".tmp-*"))
 
 
+def test_settings_of_a_file_must_be_a_table_to_be_added_to(here: Path) -> None:
+    (here / "run.toml").write_text('method = "ewc"\nsettings = "fisher"\n')
+    refused(engramma("run --config run.toml --set fisher=item"), "settings must be a table, not 'fisher'")
+
+
 def test_records_with_other_scores_are_shown_apart(here: Path) -> None:
     """Of two seeds one has a score that the other has not, and no curve of it."""
     engramma(f"run {TINY} --seeds 2")

@@ -70,7 +70,7 @@ device               cpu auto cuda cuda:99 meta mps
 kernel               auto reference numba triton
 data-dir             . nowhere own.npz
 curve-every          COUNTED
-store                . there runs/claims own.npz /dev/null nowhere/deep/er
+store                . there runs/claims own.npz nowhere/deep/er
 processes            1 -1 x
 """)
 OTHER = _table("""
@@ -186,6 +186,8 @@ def settings(given: Path, inside: Path, chance: random.Random) -> Case:
         if option and chance.random() < 0.8:
             return chance.choice(likely[option])
         text = chance.choice(SAID) if chance.random() < 0.5 else str(mutate.value(chance))
+        if text.startswith("/") or ".." in text:  # a person may name any place, and is obeyed: not here
+            text = "a/place"
         return text.replace("\0", "").replace("\ud800", "\udcff")  # what a shell can pass on
 
     words = [odd() if word == "?" else word for word in shlex.split(start)]

@@ -63,8 +63,9 @@ RUNS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork",
         "socket.connect", "ctypes.dlopen", "webbrowser.open"}  # fmt: skip
 CACHE = ("numba.", "numpy", "copyreg", "builtins")  # of compiled loops that numba keeps
 WRITES = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate",
-          "os.chmod", "os.chown", "shutil.rmtree", "shutil.copyfile", "shutil.move",
+          "os.chmod", "os.chown", "os.utime", "shutil.rmtree", "shutil.copyfile", "shutil.move",
           "sqlite3.connect"}  # fmt: skip
+TWO = ("os.rename", "os.link", "shutil.move", "shutil.copyfile")  # paths that they are given
 ODD = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # a terminal may act on them
 
 
@@ -116,6 +117,7 @@ def make(kind: str, seed: int, given: Path, room: Path) -> Callable[[int], Calla
             found += [f"left behind: {left}" for left in _left(kind, inside)]
             if (peak := memory("VmHWM") - base) > ROOM:
                 found.append(f"memory: {peak / 2**20:.0f} MiB")
+                Path("/proc/self/clear_refs").write_text("5")  # the next case is measured from here
             begun.unlink()
             return {"faults": found, "what": what, "words": words, "code": code, "said": said, "trace": trace}
 
@@ -137,7 +139,10 @@ def _short_runs() -> None:
 
 
 class Watch:
-    """Listens, while it is entered, for what writes outside a folder, and for what runs anything."""
+    """Refuses, while it is entered, whatever writes outside a folder or runs anything, and takes note of it.
+
+    An operation is announced before it is done: raising here is what keeps it from being done.
+    """
 
     def __init__(self, inside: Path) -> None:
         self.home, self.seen, self.on = str(inside), [], False
@@ -154,15 +159,16 @@ class Watch:
         if not self.on:
             return
         if event in RUNS and not (event == "pickle.find_class" and given[0].startswith(CACHE)):
-            self.seen.append(f"{event} {str(given)[:100]}")
+            self._refuse(f"{event} {str(given)[:100]}")
         elif event == "import" and given[0] in ("antigravity", "this"):
-            self.seen.append(f"import {given[0]}")
+            self._refuse(f"import {given[0]}")
         elif event == "open":
             path, _, flags = given
             if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND):
                 self._check(event, path)
         elif event in WRITES:
-            for path in given[:2] if event in ("os.rename", "shutil.move", "os.link") else given[:1]:
+            paths = given[1:2] if event == "os.symlink" else given[:2] if event in TWO else given[:1]
+            for path in paths:
                 self._check(event, path)
 
     def _check(self, event: str, path: Any) -> None:
@@ -171,7 +177,11 @@ class Watch:
         name = os.path.abspath(os.fsdecode(path))
         kept = name == self.home or name.startswith((self.home + os.sep, "/dev/"))
         if not kept and "__pycache__" not in name:
-            self.seen.append(f"{event} {name}")
+            self._refuse(f"{event} {name}")
+
+    def _refuse(self, what: str) -> None:
+        self.seen.append(what)
+        raise PermissionError(f"refused: {what}")
 
 
 def _clear(inside: Path) -> None:

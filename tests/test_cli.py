@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,9 @@ from rich.table import Table
 from rich.text import Text
 from typer.testing import CliRunner, Result
 
-from engramma import studies
+from engramma import cli, studies
 from engramma.checks import visible
-from engramma.cli import app, spelled_out
+from engramma.cli import app, interrupt, spelled_out
 from engramma.cli.options import given
 from engramma.experiment import Experiment, read
 from engramma.runs import study
@@ -499,6 +500,47 @@ def test_ctrl_c_says_what_was_kept(tmp_path: Path) -> None:
     assert "stopped; 0 finished runs are kept" in " ".join(said.split())
     assert "Traceback" not in said
     assert not list(store.rglob(".tmp-*"))
+
+
+def test_settings_of_a_file_must_be_a_table_to_be_added_to(here: Path) -> None:
+    (here / "run.toml").write_text('method = "ewc"\nsettings = "fisher"\n')
+    refused(engramma("run --config run.toml --set fisher=item"), "settings must be a table, not 'fisher'")
+
+
+def test_records_with_other_scores_are_shown_apart(here: Path) -> None:
+    """Of two seeds one has a score that the other has not, and no curve of it."""
+    engramma(f"run {TINY} --seeds 2")
+    store = Store("runs")
+    first, _ = store
+    accuracy = first.scores["accuracy"]
+    store.remove(first.name)
+    store.write(replace(first, scores={"guessed": accuracy}))
+    result = engramma(f"run {TINY} --seeds 2")
+    assert result.exit_code == 0, result.output
+    assert "guessed of each task" in " ".join(result.output.split())
+    assert "accuracy of each task" in " ".join(result.output.split())
+    assert result.output.count("forward transfer") == 1
+
+
+def test_ctrl_c_before_a_command_has_begun(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While the command line is still being put together."""
+
+    def stopped() -> None:
+        raise KeyboardInterrupt
+
+    def leave() -> None:
+        raise SystemExit(interrupt.STOPPED)
+
+    monkeypatch.setattr(cli, "app", stopped)
+    monkeypatch.setattr(interrupt, "leave", leave)
+    monkeypatch.setattr(interrupt, "kept", lambda: "nothing was written")
+    interrupt._answering.clear()
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 130
+    assert "stopped; nothing was written" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are POSIX")

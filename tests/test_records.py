@@ -106,6 +106,42 @@ def test_a_record_under_another_name_is_damaged(tmp_path: Path) -> None:
     assert "description" in dict(Store(tmp_path).verify()).get(experiment(1).name, "description")
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"diverged": {}},
+        {"diverged": {"task": 0, "epoch": "1"}},
+        {"scores": {"accuracy": np.zeros((2, 2), dtype=np.int64)}},
+        {"curves": {"accuracy": np.zeros((3, 2), dtype=np.int64)}},
+        {"curves": {"accuracy": np.zeros((3, 1))}},
+        {"curves": {"accuracy": np.zeros((0, 2))}},
+        {"curves": {"epoch": np.arange(2), "accuracy": np.zeros((3, 2))}},
+        {"curves": {"epoch": np.zeros(3), "accuracy": np.zeros((3, 2))}},
+    ],
+)
+def test_what_everybody_takes_a_record_to_hold_is_in_it(odd: dict[str, Any], tmp_path: Path) -> None:
+    """The checksums fit: the file was written so."""
+    store = Store(tmp_path)
+    store.write(record(**odd))
+    assert "is not a record" in str(dict(store.verify())[experiment().name])
+    assert list(store) == []
+
+
+def test_memories_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    kept = (np.zeros((2, 3)), np.zeros((2, 3)))
+    place = store.write(record(kept=kept))
+    assert np.array_equal(store.get(record().name).memories(1), kept[1])  # type: ignore[arg-type]
+    halves = files.pack_tensors({"after-1": torch.zeros(2, 3, dtype=torch.bfloat16)})
+    for odd in (b"no tensors", halves):
+        (place / "memories.safetensors").write_bytes(odd)
+        content = {p.name: p.read_bytes() for p in place.iterdir() if p.name != files.SUMS}
+        files.write_folder(place, content, "test", replace=True)
+        found = store.get(record().name)
+        with pytest.raises(ValueError, match="its memories cannot be read"):
+            found.memories(1)
+
+
 def test_checksums_may_not_point_outside(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     place = store.write(record())

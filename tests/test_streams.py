@@ -11,11 +11,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engramma.experiment import read
 from engramma.interactions import LeakyRectifiedPolynomial, Polynomial
 from engramma.methods import Vanilla
 from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser
 from engramma.replicas import Replicas, generator
+from engramma.runs.setup import build
 from engramma.streams import KINDS, ClassStream, StateStream, partial_permutation, rotate
 from engramma.streams.datasets import MNIST, DataError, Dataset, digits, from_arrays, kept, load, mnist
 from engramma.train import train
@@ -477,3 +479,15 @@ def test_the_papers_example(n: int, device, dtype) -> None:
 def test_dataset_length() -> None:
     assert len(DIGITS) == 1_797
     assert isinstance(load("digits"), Dataset)
+
+
+@pytest.mark.parametrize("harm", ["cut", "turned"])
+def test_damaged_states_are_one_line(harm: str, tmp_path: Path) -> None:
+    path = tmp_path / "states.npz"
+    np.savez(path, states=np.ones((30, 6)))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1  # the archive's own sum of it no longer fits
+    path.write_bytes(data[: len(data) // 2] if harm == "cut" else data)
+    e = read({"stream": "states", "data": str(path), "size": 6, "items": 4, "memories": 2, "epochs": 1})
+    with pytest.raises(DataError, match=r"not an \.npz with an array `states`"):
+        build([e])

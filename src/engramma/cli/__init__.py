@@ -124,6 +124,9 @@ def main() -> None:
     spelled_out()
     try:
         app()
+    except KeyboardInterrupt:  # before a command has begun: while it is put together
+        interrupt.say()
+        interrupt.leave()
     except SystemExit as end:
         if end.code == interrupt.STOPPED:
             interrupt.leave()  # at once: threads that still compute would be waited for

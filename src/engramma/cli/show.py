@@ -113,7 +113,8 @@ def results(records: Sequence[Record]) -> None:
     groups: dict[str, list[Record]] = {}
     for record in records:
         key = {k: v for k, v in record.description.items() if k not in ("seed", "fork")}
-        groups.setdefault(repr(key), []).append(record)
+        shapes = {name: table.shape for name, table in record.scores.items()}
+        groups.setdefault(repr((key, shapes)), []).append(record)
     for group in groups.values():
         matrix(group)
         measures(group)
@@ -149,14 +150,16 @@ def measures(records: Sequence[Record]) -> None:
 
     name = next(iter(records[0].scores))
     scores = torch.as_tensor(np.stack([r.scores[name] for r in records]))
-    untrained = torch.as_tensor(np.stack([r.curves[name][0] for r in records]))
     rows = [
         (f"average {name}", m.average(scores), "all tasks, at the end"),
         (f"smallest own {name}", m.smallest_own(scores), "the worst task just after it was learned"),
         ("forgetting", m.forgetting(scores), "best before the last task, less the final"),
         ("backward transfer", m.backward_transfer(scores), "final, less just after learning"),
-        ("forward transfer", m.forward_transfer(scores, untrained), "just before learning, less untrained"),
     ]
+    if all(name in r.curves for r in records):
+        untrained = torch.as_tensor(np.stack([r.curves[name][0] for r in records]))
+        forward = m.forward_transfer(scores, untrained)
+        rows.append(("forward transfer", forward, "just before learning, less untrained"))
     table = Table(box=None, show_header=False, padding=(0, 1))
     for title, values, meaning in rows:
         table.add_row(visible(title), spread(values.tolist()), Text(meaning, "dim"))

@@ -166,6 +166,8 @@ def run(
     if config and "chosen" in base:  # what engramma tune found: one entry for each method and vertex
         bases = chosen.select(chosen.parse(base, config), told, config)
     if set_:
+        if not isinstance(there := base.get("settings", {}), dict):
+            raise ValueError(f"settings must be a table, not {there!r:.60}")
         bases = [{**b, "settings": {**b.get("settings", {}), **pairs(set_)}} for b in bases]
     varied: list[dict[str, Any]] = [{}]
     if asked_strengths is not None:

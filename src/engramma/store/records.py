@@ -24,6 +24,7 @@ import torch
 
 from engramma.checks import module_name
 from engramma.experiment import Experiment, described
+from engramma.methods import METHODS
 from engramma.store.claims import part
 from engramma.store.files import (
     Damaged,
@@ -73,8 +74,11 @@ class Record:
             return self.kept[task]
         if self.folder is None or not (self.folder / "memories.safetensors").is_file():
             return None
-        found = one_tensor(self.folder / "memories.safetensors", f"after-{task}")
-        return None if found is None else found.numpy()
+        try:
+            found = one_tensor(self.folder / "memories.safetensors", f"after-{task}")
+            return None if found is None else found.numpy()
+        except (Damaged, TypeError) as fault:  # NumPy does not have every type of numbers
+            raise ValueError(f"run {self.name}: its memories cannot be read ({fault})") from None
 
 
 def experiment_of(description: Mapping[str, Any]) -> Experiment:
@@ -276,7 +280,10 @@ def _check_description(told: Any) -> None:
 
 def _check(record: Record) -> None:
     """That a record is what everybody who reads one takes it to be. Its description is sound already."""
-    tasks, memories = record.description["tasks"], record.description["memories"]
+    told = record.description
+    tasks, memories = told["tasks"], told["memories"]
+    if told["method"] in METHODS:
+        memories = METHODS[told["method"]].memories(told["settings"], memories, tasks)[0]
     if not isinstance(record.facts, dict):
         raise ValueError("facts must be a table")
     if (lost := record.diverged) is not None and not (

@@ -165,7 +165,10 @@ def test_a_storage_that_cannot_be_opened_does_not_give_its_password_away(url: st
         ("", r"must have \[\[chosen\]\] entries"),
         ("strength = 3", r"must have \[\[chosen\]\] entries"),
         ("[[chosen]]\nmethod = 'ewc'", "vertex"),
-        ("[[chosen]]\nmethod = 'ewc'\nvertex = 2\nkind = 'lambda'\nstrenth = 1", "did you mean|strenth"),
+        (
+            "[[chosen]]\nmethod = 'ewc'\nvertex = 2\nkind = 'lambda'\nstrenth = 1",
+            "unknown setting strenth.*did you mean strength",
+        ),
         ("[[chosen]]\nmethod = 'ewc'\nvertex = 3\nkind = 'lambda'\nstrength = 1", "has none that fits"),
         (
             "[[chosen]]\nmethod = 'ewc'\nvertex = 2\nkind = 'lambda'\nstrength = 1",

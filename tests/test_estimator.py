@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import shuffle
 from sklearn.utils.estimator_checks import check_estimator
 
-from engramma.datasets import DataError, load
+from engramma.datasets import Dataset
 from engramma.estimator import DenseMemoryClassifier
 from engramma.methods import EWC, METHODS
 
@@ -179,11 +179,7 @@ def test_bad_settings_are_named(
         quick(**settings).fit(*iris)
 
 
-def mnist_score(seed: int) -> float:
-    try:
-        data = load("mnist")
-    except DataError as error:
-        pytest.skip(str(error))
+def mnist_score(data: Dataset, seed: int) -> float:
     chosen = np.random.default_rng(seed).permutation(len(data))[:10_000]
     test, train = chosen[:2_000], chosen[2_000:]
     model = DenseMemoryClassifier(random_state=seed).fit(data.x[train], data.y[train])
@@ -192,8 +188,8 @@ def mnist_score(seed: int) -> float:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_mnist_with_default_settings() -> None:
+def test_mnist_with_default_settings(mnist_there: Dataset) -> None:
     """8,000 items to learn from and 2,000 to test on."""
-    scores = [mnist_score(seed) for seed in (0, 1, 2)]
+    scores = [mnist_score(mnist_there, seed) for seed in (0, 1, 2)]
     print(scores)
     assert min(scores) > 0.93

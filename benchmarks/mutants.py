@@ -290,13 +290,15 @@ def main() -> int:
         finally:
             copies.put(copy)
 
+    def cost(m: Mutant) -> float:
+        return sum(log.rows[file]["seconds"] for file in table["tests"][m.place.module])
+
     def trial(m: Mutant) -> None:
         copy, place = copies.get(), m.place
         try:
             files = sorted(table["tests"][place.module], key=lambda file: log.rows[file]["seconds"])
             copy.put(place.module, m.text)
-            limit = PATIENCE[0] + PATIENCE[1] * sum(log.rows[file]["seconds"] for file in files)
-            found = copy.test(files, limit)
+            found = copy.test(files, PATIENCE[0] + PATIENCE[1] * cost(m))
             log.add(place.rank, **found, mutant=str(m))
             print(found["result"], f"{place.module}:{place.line}", found["by"], flush=True)
         finally:
@@ -313,7 +315,7 @@ def main() -> int:
             list(
                 pool.map(alone, {f for m in chosen for f in table["tests"][m.place.module]} - log.rows.keys())
             )
-            list(pool.map(trial, filter(open_to_trial, chosen)))
+            list(pool.map(trial, sorted(filter(open_to_trial, chosen), key=cost)))
         except BaseException:  # stopped: those under way come to their end first
             pool.shutdown(cancel_futures=True)
             raise

@@ -165,6 +165,20 @@ def test_a_full_disk_harms_no_record(written: int, tmp_path: Path, monkeypatch: 
     assert len(store) == 4
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a folder cannot be synced there")
+def test_files_are_on_the_disk_before_they_have_their_name_and_the_name_before_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync, rename, seen = os.fsync, os.rename, []
+    monkeypatch.setattr(os, "fsync", lambda handle: (seen.append(os.fstat(handle).st_ino), fsync(handle)))
+    monkeypatch.setattr(os, "rename", lambda old, new: (seen.append("renamed"), rename(old, new)))
+    place = tmp_path / "place"
+    assert files.write_folder(place, {"a": b"1", "b": b"2"}, "me")
+    named = seen.index("renamed")
+    assert {p.stat().st_ino for p in (place, *place.iterdir())} <= set(seen[:named])
+    assert tmp_path.stat().st_ino in seen[named:]
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounting needs root")
 def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
     disk = tmp_path / "disk"

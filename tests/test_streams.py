@@ -279,6 +279,14 @@ def test_own_arrays_that_are_refused(x: np.ndarray, y: np.ndarray, message: str)
         from_arrays(x, y)
 
 
+def test_a_pixel_above_nothing_is_on() -> None:
+    x, y = np.random.default_rng(0).integers(0, 2, (20, 9)), np.arange(20) % 2
+    for data in (Dataset("own", x, y, 2), from_arrays(x, y)):
+        stream = ClassStream(data, Replicas((0,)), items=20, tasks=1)
+        seen = torch.cat([stream[0].train.probe, stream[0].test.probe], 1)[0, :, :9]
+        assert sorted((seen > 0).sum(1).tolist()) == sorted(x.sum(1).tolist())
+
+
 def test_own_file(tmp_path: Path) -> None:
     x, y = np.arange(24.0).reshape(6, 4), np.array([0, 1, 2] * 2)
     np.savez(tmp_path / "own.npz", x=x, y=y)
@@ -321,8 +329,9 @@ def test_mnist(mnist_there: Dataset) -> None:
 
 
 def test_damaged_mnist(tmp_path: Path) -> None:
-    with pytest.raises(Missing, match="MNIST's files are not there"):
-        mnist(tmp_path)
+    for name in (mnist, lambda folder: load("mnist", folder)):
+        with pytest.raises(Missing, match="MNIST's files are not there"):
+            name(tmp_path)
     (tmp_path / "mnist").mkdir()
     for file in MNIST:
         (tmp_path / "mnist" / file).write_bytes(gzip.compress(b"\0\0\x08\x01\0\0\0\x01\0"))

@@ -91,6 +91,13 @@ def test_a_checkpoint_that_costs_more_than_its_share_is_not_written(
         assert all(same(a, b) for a, b in zip(whole, again, strict=True))
 
 
+def test_a_checkpoint_that_costs_next_to_nothing_is_written_whatever_its_share(tmp_path: Path) -> None:
+    pack, store = [small(seed=seed) for seed in range(2)], Store(tmp_path)
+    with pytest.raises(Stop):
+        run_pack(pack, store, tick=stop_at(1, 3), checkpoint_share=0.0)
+    assert checkpoints.stages(store, packs.pack_name(pack)) == [1]
+
+
 def test_broken_off_while_records_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pack = [small(seed=seed) for seed in range(3)]
     whole = run_pack(pack, Store(tmp_path / "a"))

@@ -20,7 +20,7 @@ from engramma import checkpoints, packs, prune
 from engramma.experiment import read
 from engramma.records import Store
 from engramma.searches import FIRST_SEED, Search, grid_search, strength_search
-from engramma.study import Work
+from engramma.study import Work, total_work
 from engramma.tune import tune
 
 TINY: dict[str, Any] = {"data": "digits", "tasks": 3, "items": 40, "memories": 4, "epochs": 2}
@@ -91,6 +91,16 @@ def test_the_bar_ends_full_over_all_searches(tmp_path: Path) -> None:
     tune([tiny(trials=3), tiny("l2", trials=3)], Store(tmp_path), batch=2, watch=work)
     assert seen == sorted(seen)
     assert seen[-1] == pytest.approx(1.0)
+
+
+def test_the_bar_knows_that_larger_buffers_are_more_work(tmp_path: Path) -> None:
+    search = strength_search(read(TINY, {"method": "rehearsal"}), "demo", SEEDS, 4)
+    work = Work()
+    tune([search], Store(tmp_path), batch=4, watch=work)
+    runs = [e for point in search.points for e in search.experiments(dict(point))]
+    assert len({total_work(e) for e in runs}) == 4
+    assert work.total == pytest.approx(sum(map(total_work, runs)))
+    assert work.done == pytest.approx(work.total)
 
 
 class Stop(Exception):

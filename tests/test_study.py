@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -196,9 +197,11 @@ def test_memories_are_kept_on_request_and_survive_a_resume(tmp_path: Path) -> No
     assert run(pack, Store(tmp_path), keep_memories=True).ran == 0
 
 
-def test_fork_with_the_same_method_equals_the_run_itself(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["ewc", "si", "rehearsal"])
+def test_fork_with_the_same_method_equals_the_run_itself(method: str, tmp_path: Path) -> None:
+    """With SI too, whose importances could not be worked out again."""
     store = Store(tmp_path)
-    parents = run([small(method="ewc", seed=s) for s in (0, 1)], store, keep_checkpoints=True).records
+    parents = run([small(method=method, seed=s) for s in (0, 1)], store, keep_checkpoints=True).records
     children = [fork(p.experiment, 1) for p in parents]
     assert {c.name for c in children}.isdisjoint(p.name for p in parents)
     for parent, child in zip(parents, run(children, store).records, strict=True):
@@ -230,6 +233,10 @@ def test_fork_refuses_what_does_not_fit(tmp_path: Path) -> None:
         run([fork(kept, 1, epochs=7)], store)
     with pytest.raises(ValueError, match="seed"):
         run([fork(kept, 1, seed=7)], store)
+    (pack,) = checkpoints.packs(store)
+    shutil.rmtree(store.checkpoints / pack / "1")
+    with pytest.raises(ValueError, match=f"no checkpoint after task 0 of pack {pack} "):
+        run([fork(kept, 1)], store)
 
 
 def test_packs_share_items_and_fit_the_room() -> None:

@@ -6,13 +6,17 @@ import re
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
 from engramma import chosen, studies, tables
 from engramma.cli import app
+from engramma.experiment import read
 from engramma.records import Store
-from engramma.searches import FIRST_SEED
+from engramma.searches import FIRST_SEED, grid_search, strength_search
+from engramma.smooth import smooth
+from engramma.tune import Found
 
 SEEDS = (FIRST_SEED, FIRST_SEED + 1)
 
@@ -107,6 +111,55 @@ def test_table_one_from_choices_compares_with_the_paper() -> None:
     cells = {line.label: line.cells for line in made.lines}
     assert cells["EWC"][0].ratio == 2
     assert cells["EWC"][1].missing
+
+
+def test_a_choice_is_the_run_that_was_searched() -> None:
+    """With what is not searched as it was set: a learning rate, a temperature, the method's own settings."""
+    set_ = {"data": "digits", "items": 50, "learning_rate": 0.2, "initial_temperature": 0.7, "vertex": 5}
+    base = read(set_, {"method": "ewc", "strength": 3.0, "settings": {"decay": 0.5}})
+    strengths, values = [1.0, 10.0, 100.0], np.array([[0.1, 0.2], [0.5, 0.7], [0.2, 0.3]])
+    search = strength_search(base, "demo", SEEDS, 3)
+    response = smooth(np.array(strengths), values, log=True)
+    of_strength = Found(search, [{"strength": s} for s in strengths], values, 4, response)
+    cells = grid_search(base, SEEDS, [0.05], [0.4, 0.6, 0.8])
+    of_cell = Found(cells, [dict(point) for point in cells.points], values, 0)
+    for found, best in (
+        (of_strength, {"strength": 10.0}),
+        (of_cell, {"learning_rate": 0.05, "temperature": 0.6}),
+    ):
+        made = chosen.choice(found)
+        assert found.best == pytest.approx(best)
+        assert read(made.parts(), {"seed": SEEDS[1]}) == found.search.experiments(best)[1]
+        assert (made.search["mean"], made.search["trials"]) == (0.6, 3)
+        assert made.search["pruned"] == found.pruned
+        assert made.search["measure"] == found.search.measure
+
+
+def test_a_choice_is_of_use_to_runs_that_have_its_values(tmp_path: Path) -> None:
+    told = {"experiment": {"data": "digits"}, "method": "ewc", "vertex": 2.0}
+    of_lambda = chosen.Choice(kind="lambda", strength=5.0, **told)
+    of_cell = chosen.Choice(kind="grid", learning_rate=0.05, temperature=0.6, strength=5.0, **told)
+    heat = {"learning_rate": 0.05, "initial_temperature": 0.6, "final_temperature": 0.6}
+
+    def fits(choice: chosen.Choice, **settings: object) -> bool:
+        run = read({"data": "digits", "items": 50, "method": "ewc", "strength": 5.0, **settings})
+        try:
+            assert len(chosen.used([choice], [run, run.but(seed=7)], tmp_path)) == 1
+        except ValueError as error:
+            assert "has none that fits" in str(error)
+            return False
+        return True
+
+    assert fits(of_lambda)
+    assert not fits(of_lambda, strength=6.0)
+    assert not fits(of_lambda, method="l2")
+    assert not fits(of_lambda, vertex=5.0)
+    assert fits(of_cell, **heat)
+    assert fits(of_cell, **heat, strength=6.0)  # which was set for the search, and not searched
+    assert fits(of_cell, **heat, method="l2")  # learning rate and temperature are any method's
+    assert not fits(of_cell, **{**heat, "learning_rate": 0.06})
+    assert not fits(of_cell, **{**heat, "final_temperature": 0.7})
+    assert not fits(of_cell, **heat, vertex=5.0)
 
 
 def refused(result: Result, says: str) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engramma.datasets import MNIST, DataError, Dataset, Missing, digits, from_arrays, load, mnist
+from engramma.experiment import read
 from engramma.interactions import LeakyRectifiedPolynomial, Polynomial
 from engramma.methods import Vanilla
 from engramma.network import DenseMemory
@@ -390,6 +391,26 @@ def test_recalled_and_stable_of_a_stored_pattern() -> None:
     network = DenseMemory(30, 0, Polynomial(2), autoassociative=True)
     found = s.evaluate(network, theta)
     assert found["recalled"].tolist() == found["stable"].tolist() == [[1, 0], [1, 0]]
+
+
+def test_replicas_that_share_states_are_measured_like_each_alone() -> None:
+    replicas, own = Replicas((0, 0, 0, 4, 4, 4)), {"tasks": 2, "items": 3, "size": 12, "flips": 1}
+    together = StateStream(replicas, **own)
+    draw = torch.Generator().manual_seed(0)
+    theta = together[0].train.target.repeat_interleave(3, 0)
+    theta = theta + 0.4 * torch.randn(theta.shape, generator=draw, dtype=theta.dtype)
+    network = DenseMemory(12, 0, Polynomial(3), autoassociative=True)
+    found = together.evaluate(network, theta)
+    assert len(found["recalled"].unique()) > 2
+    for r, seed in enumerate(replicas.seeds):
+        alone = StateStream(Replicas((seed,)), **own).evaluate(network, theta[r : r + 1])
+        for name, values in alone.items():
+            assert torch.equal(found[name][r : r + 1], values)
+
+
+def test_streams_made_by_hand_are_those_of_experiments() -> None:
+    told, states = read({}), StateStream(Replicas((0,)))
+    assert (states.size, states.flips) == (told.size, told.flips)
 
 
 @pytest.mark.parametrize("n", [2, 20])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -90,6 +92,38 @@ def test_a_checkpoint_that_costs_more_than_its_share_is_not_written(
         assert checkpoints.stages(store, packs.pack_name(pack)) == kept
         again = run_pack(pack, store, checkpoint_share=share)
         assert all(same(a, b) for a, b in zip(whole, again, strict=True))
+
+
+def test_a_checkpoint_may_take_its_share_of_the_time_since_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that goes on by a second at each look: three from the start to the end of the first task."""
+    monkeypatch.setattr(packs, "LIGHT", 0)
+    monkeypatch.setattr(packs, "PACE", 100.0)
+    monkeypatch.setattr(checkpoints, "size", lambda point: 100)
+    for share, kept in ((0.3, []), (0.4, [1])):
+        clock = itertools.count(1000)
+        monkeypatch.setattr(packs, "time", SimpleNamespace(perf_counter=lambda c=clock: float(next(c))))
+        pack, store = [small(seed=seed) for seed in range(2)], Store(tmp_path / str(share))
+        with pytest.raises(Stop):
+            run_pack(pack, store, tick=stop_at(1, 1), checkpoint_share=share)
+        assert checkpoints.stages(store, packs.pack_name(pack)) == kept
+
+
+def test_a_pack_whose_checkpoints_are_kept_goes_on_from_the_last_if_all_are_there(tmp_path: Path) -> None:
+    pack, store = [small()], Store(tmp_path)
+    name = packs.pack_name(pack)
+    for lost, begins in ((None, (2, 1)), ("1", (0, 1))):
+        with pytest.raises(Stop):
+            run_pack(pack, store, tick=stop_at(2, 1), keep_checkpoints=True)
+        assert checkpoints.stages(store, name) == [1, 2]
+        if lost:
+            shutil.rmtree(store.checkpoints / name / lost)
+        seen: list[tuple[int, int]] = []
+        run_pack(pack, store, tick=lambda e, r, *now: seen.append(now), keep_checkpoints=True)  # noqa: B023
+        assert seen[0] == begins
+        assert checkpoints.stages(store, name) == [1, 2, 3]
+        checkpoints.discard(store, name)
 
 
 def test_a_checkpoint_that_costs_next_to_nothing_is_written_whatever_its_share(tmp_path: Path) -> None:
@@ -258,13 +292,72 @@ def test_unequal_buffers_are_not_packed_on_a_cpu() -> None:
     assert len(planning.plan(grid, "cuda", 1 << 40)) == 1
 
 
-def test_out_of_memory_halves_the_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bar_moves_by_what_each_epoch_is_worth_and_says_where_it_is(tmp_path: Path) -> None:
+    first, second = [small(seed=s) for s in (0, 1)], [small(method="rehearsal", vertex=5.0)]
+    seen: list[tuple[float, str]] = []
+    watch = Work(on_change=lambda work: seen.append((work.own, work.doing)))
+    run([*first, *second], Store(tmp_path), watch=watch, processes=1)
+    done, expected = 0.0, []
+    for pack, label in ((first, "vanilla, n = 2"), (second, "rehearsal, n = 5")):
+        for task in range(3):
+            for _ in range(pack[0].epochs):
+                done += len(pack) * planning.work(pack[0], task)
+                expected.append((pytest.approx(done), f"{label}, task {task + 1}/3"))
+    distinct = [now for before, now in zip([None, *seen], seen, strict=False) if now != before]
+    assert distinct == expected
+    assert (watch.own, watch.apart) == (pytest.approx(watch.total), pytest.approx(0.0))
+
+
+def test_small_packs_have_one_thread_and_leave_it_as_it_was() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        large = small(memories=512, items=1500, epochs=1)
+        for device, pack, threads in (
+            ("cpu", [small()], 1), ("cpu", [small()] * 10, 1), ("cpu", [large] * 50, 2), ("cuda", [small()], 2)
+        ):  # fmt: skip
+            with packs.suited_threads(device, pack):
+                assert torch.get_num_threads() == threads
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_accuracy_is_measured_at_the_temperature_of_its_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engramma.streams import ClassStream
+
+    true, seen = ClassStream.evaluate, []
+
+    def evaluate(self: Any, network: Any, theta: Any) -> Any:
+        seen.append(float(torch.as_tensor(network.beta).flatten()[0]))
+        return true(self, network, theta)
+
+    monkeypatch.setattr(ClassStream, "evaluate", evaluate)
+    run_pack([small(tasks=2, initial_temperature=0.5, final_temperature=0.9)], Store(tmp_path))
+    falling = [1 / (0.5 + 0.4 * epoch / 4) for epoch in range(5)]
+    assert seen == pytest.approx([*falling, *falling[1:]])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        MemoryError(),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_out_of_memory_halves_the_pack(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes = []
 
     def scarce(pack: list[Experiment], *args: Any, **options: Any) -> list[Record]:
         sizes.append(len(pack))
         if len(pack) > 2:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise error
         return run_pack(pack, *args, **options)
 
     monkeypatch.setattr(study, "run_pack", scarce)
@@ -278,8 +371,24 @@ def test_out_of_memory_of_a_single_run_says_so(tmp_path: Path, monkeypatch: pyte
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(study, "run_pack", none)
-    with pytest.raises(MemoryError, match="batch_size"):
+    monkeypatch.setattr(study, "memory", lambda pack: 5 * 2**29)
+    with pytest.raises(MemoryError, match=r"does not fit the device \(2\.5 GiB or more\).*batch_size"):
         run([small()], Store(tmp_path))
+
+
+def test_an_error_that_is_not_of_memory_is_nobodys_to_mend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def broken(pack: list[Experiment], *args: Any, **options: Any) -> list[Record]:
+        asked.append(len(pack))
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    monkeypatch.setattr(study, "run_pack", broken)
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        run([small(seed=s) for s in range(4)], Store(tmp_path))
+    assert asked == [4]
 
 
 def test_a_step_over_everything_is_planned_for() -> None:

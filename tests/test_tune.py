@@ -18,6 +18,7 @@ import pytest
 
 from engramma import checkpoints, packs, prune
 from engramma.experiment import read
+from engramma.methods import Anchored
 from engramma.records import Store
 from engramma.searches import FIRST_SEED, Search, grid_search, strength_search
 from engramma.study import Work, total_work
@@ -271,6 +272,34 @@ def test_pruned_strengths_make_room_and_the_others_find_what_they_would_have(
         assert list(one.scores) == list(two.scores)
         np.testing.assert_allclose(one.scores["accuracy"], two.scores["accuracy"], atol=1e-9)
     assert not checkpoints.packs(pruned)
+
+
+def test_what_is_cut_out_of_a_checkpoint_is_of_the_rows_alone() -> None:
+    import torch
+
+    theta = torch.arange(3.0)[:, None, None].expand(3, 4, 5)
+    state = Anchored(theta + 10, theta + 20, None, None, torch.arange(3.0), torch.zeros(4))
+    measured = {
+        "scores/accuracy": theta + 30,
+        "curves/accuracy": torch.arange(3.0).expand(3, 3),  # (marks, R)
+        "marks": torch.tensor([0, 1, 2]),
+        "broke": torch.tensor([0, 7, 8]),
+    }
+    report = {"each": [0, 1, 2], "longer": [0, 1, 2, 3], "shorter": [0, 1], "plain": 4}
+    facts = {"report": report, "seconds": [1.0, 2.0]}
+    part = prune.cut(checkpoints.Checkpoint(("a", "b", "c"), 2, theta, state, measured, facts), [0, 2])
+    assert (part.runs, part.done) == (("a", "c"), 2)
+    assert torch.equal(torch.as_tensor(part.theta), theta[[0, 2]])
+    for found, whole in zip(part.state[:2], state[:2], strict=True):
+        assert torch.equal(found, whole[[0, 2]])
+    assert part.state[2:4] == (None, None)
+    assert part.state[4].tolist() == [0, 2]
+    assert part.state[5].shape == (4,)
+    assert torch.equal(part.measured["scores/accuracy"], measured["scores/accuracy"][[0, 2]])
+    assert part.measured["curves/accuracy"].tolist() == [[0, 2]] * 3
+    assert part.measured["marks"].tolist() == [0, 1, 2]
+    assert part.measured["broke"].tolist() == [0, 8]
+    assert part.facts == {"report": {**report, "each": [0, 2]}, "seconds": [1.0, 2.0]}
 
 
 def test_forgotten_means_at_chance_over_the_seeds() -> None:

@@ -313,9 +313,9 @@ def test_small_packs_have_one_thread_and_leave_it_as_it_was() -> None:
     torch.set_num_threads(2)
     try:
         large = small(memories=512, items=1500, epochs=1)
-        for device, pack, threads in (
-            ("cpu", [small()], 1), ("cpu", [small()] * 10, 1), ("cpu", [large] * 50, 2), ("cuda", [small()], 2)
-        ):  # fmt: skip
+        little = [small()]
+        cases = (("cpu", little, 1), ("cpu", little * 10, 1), ("cpu", [large] * 50, 2), ("cuda", little, 2))
+        for device, pack, threads in cases:
             with packs.suited_threads(device, pack):
                 assert torch.get_num_threads() == threads
             assert torch.get_num_threads() == 2

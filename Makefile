@@ -57,10 +57,10 @@ audit: $(STAMP) ## Look every pinned package up in the database of known vulnera
 	$(VENV)/audit/bin/pip-audit --strict --no-deps --disable-pip -r constraints.txt
 
 # An environment of its own here too, with what makes the mutants; .venv's Python runs the tests on them.
-mutants: $(STAMP) ## Put faults into copies of the sources, to see whether the tests notice (hours; goes on where it was)
+mutants: $(STAMP) ## See whether the tests notice small faults in the sources (hours)
 	@test -x $(VENV)/mutants/bin/cosmic-ray || { $(BIN)/python -m venv $(VENV)/mutants && \
 	  $(VENV)/mutants/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt cosmic-ray; }
-	$(VENV)/mutants/bin/python -m benchmarks.mutants --python $(BIN)/python $(ARGS)
+	$(VENV)/mutants/bin/python -m benchmarks.mutants $(ARGS)
 
 clean: ## Remove .venv, caches and build outputs
 	rm -rf $(VENV) .mutants site dist .pytest_cache .ruff_cache .hypothesis

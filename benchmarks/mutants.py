@@ -277,7 +277,7 @@ def main() -> int:
     FOLDER.mkdir(exist_ok=True)
     log, copies = Log(FOLDER / "log.jsonl"), queue.SimpleQueue[Copy]()
     for number in range(told.workers):
-        copies.put(Copy(FOLDER / f"tree{number}", told.python))
+        copies.put(Copy(FOLDER / f"tree{number}", os.path.abspath(told.python)))
 
     def alone(file: str) -> None:
         """What a file of tests takes without any fault."""
@@ -310,17 +310,20 @@ def main() -> int:
         return row is None or (told.again and row["result"] == "passed" and not reason(m.diff, table))
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stopped = ""
     with ThreadPoolExecutor(told.workers) as pool:
         try:
             list(
                 pool.map(alone, {f for m in chosen for f in table["tests"][m.place.module]} - log.rows.keys())
             )
             list(pool.map(trial, sorted(filter(open_to_trial, chosen), key=cost)))
-        except BaseException:  # stopped: those under way come to their end first
-            pool.shutdown(cancel_futures=True)
-            raise
+        except (KeyboardInterrupt, RuntimeError) as error:
+            stopped = str(error) or "stopped: started again, it goes on from here"
+            pool.shutdown(cancel_futures=True)  # those under way come to their end first
     report(mutants, count, table, log)
-    return 0
+    if stopped:
+        print(stopped, file=sys.stderr)
+    return int(bool(stopped))
 
 
 if __name__ == "__main__":

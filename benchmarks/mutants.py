@@ -227,18 +227,21 @@ class Copy:
         return {"result": result, "by": by[:200], "seconds": round(time.perf_counter() - began, 1)}
 
 
-def reason(diff: list[str], table: dict[str, Any]) -> str:
+def reason(m: Mutant, table: dict[str, Any]) -> str:
     """Why a mutant does the same as the original, where mutants.toml says so."""
-    was, now = (" ".join(line[1:].strip() for line in diff if line[0] == sign) for sign in "-+")
-    return next((e["why"] for e in table.get("equivalent", ()) if (e["was"], e["now"]) == (was, now)), "")
+    was, now = (" ".join(line[1:].strip() for line in m.diff if line[0] == sign) for sign in "-+")
+    for each in table.get("equivalent", ()):
+        if (each["in"], each["was"], each["now"]) == (m.place.where, was, now):
+            return each["why"]
+    return ""
 
 
 def report(mutants: list[Mutant], count: int, table: dict[str, Any], log: Log) -> None:
     """Print what survived, and write all of it to benchmarks/results/."""
     tried = [m for m in mutants if m.place.rank in log.rows]
     survived = [m for m in tried if log.rows[m.place.rank]["result"] == "passed"]
-    unlike = [m for m in survived if not reason(m.diff, table)]
-    alike = [{"mutant": str(m).splitlines(), "why": w} for m in survived if (w := reason(m.diff, table))]
+    unlike = [m for m in survived if not reason(m, table)]
+    alike = [{"mutant": str(m).splitlines(), "why": w} for m in survived if (w := reason(m, table))]
     every, left = (Counter(m.place.module for m in some) for some in (tried, unlike))
     for each in sorted(map(str, unlike)):
         print(each)
@@ -307,7 +310,7 @@ def main() -> int:
 
     def open_to_trial(m: Mutant) -> bool:
         row = log.rows.get(m.place.rank)
-        return row is None or (told.again and row["result"] == "passed" and not reason(m.diff, table))
+        return row is None or (told.again and row["result"] == "passed" and not reason(m, table))
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     stopped = ""

@@ -197,7 +197,23 @@ def test_a_changed_copy_has_its_own_test_items() -> None:
     assert dataclasses.replace(one, task_id=False).test(0).probe.shape[2] == one.neurons - 3
 
 
+def test_streams_are_not_changed_but_replaced() -> None:
+    for one in (stream(), StateStream(Replicas((0,)))):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            one.tasks = 7  # type: ignore[misc]
+
+
 # What is refused
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_task_of_a_split_stream_must_have_its_items(seed: int) -> None:
+    """Not only the first: of one digit a task, some have fewer than others."""
+    fewest = int(np.bincount(DIGITS.y).min())
+    whole = ClassStream(DIGITS, Replicas((seed,)), kind="split", tasks=10, items=fewest)
+    assert {len(whole._candidates(seed, task)) for task in range(10)} == set(np.bincount(DIGITS.y).tolist())
+    with pytest.raises(DataError, match=f"items must be at most {fewest}, what digits has for a task"):
+        dataclasses.replace(whole, items=fewest + 1)
 
 
 @pytest.mark.parametrize(

@@ -241,6 +241,7 @@ def test_fork_with_the_same_method_equals_the_run_itself(method: str, tmp_path: 
     for parent, child in zip(parents, run(children, store).records, strict=True):
         for key in parent.scores:
             assert np.array_equal(parent.scores[key], child.scores[key])
+        assert parent.facts["report"] == child.facts["report"]  # the importances, where it has any
 
 
 @pytest.mark.parametrize("method", ["rehearsal", "gem", "l2", "mas"])

@@ -97,7 +97,8 @@ class Place:
 @dataclass(frozen=True)
 class Mutant:
     place: Place
-    text: str  # of the module with the fault in it
+    source: str  # of the module
+    text: str  # with the fault in it
     diff: list[str]
 
     def __str__(self) -> str:
@@ -158,7 +159,7 @@ def mutant(place: Place) -> Mutant | None:
         return None
     lines = list(difflib.unified_diff(source.splitlines(), text.splitlines(), n=0, lineterm=""))[2:]
     diff = [line for line in lines if line[0] in "+-" and line[1:].strip()]
-    return Mutant(place, text, diff) if diff else None
+    return Mutant(place, source, text, diff) if diff else None
 
 
 def sample(table: dict[str, Any]) -> tuple[list[Mutant], int]:
@@ -305,7 +306,7 @@ def main() -> int:
             log.add(place.rank, **found, mutant=str(m))
             print(found["result"], f"{place.module}:{place.line}", found["by"], flush=True)
         finally:
-            copy.put(place.module, path_of(place.module).read_text())
+            copy.put(place.module, m.source)
             copies.put(copy)
 
     def open_to_trial(m: Mutant) -> bool:

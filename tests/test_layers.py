@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,14 @@ def test_others_packages_are_imported_where_they_are_used(path: Path) -> None:
     roots = {name.split(".")[0] for name in imports(top)} - set(sys.stdlib_module_names)
     allowed = BASE | {"engramma"} | (COMPILERS if path.parent.name == "kernels" else set())
     assert roots <= allowed, f"{path.name} imports {sorted(roots - allowed)} at once"
+
+
+def test_what_mutation_testing_names_is_there() -> None:
+    """`make mutants` takes hours: a module that was moved is noticed here."""
+    home = ROOT.parents[1]
+    table = tomllib.loads((home / "benchmarks" / "mutants.toml").read_text())["tests"]
+    assert table
+    for module, files in table.items():
+        assert importlib.util.find_spec(module), module
+        assert files
+        assert [file for file in files if not (home / file).is_file()] == []

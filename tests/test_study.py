@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -124,6 +125,30 @@ def test_a_pack_whose_checkpoints_are_kept_goes_on_from_the_last_if_all_are_ther
         assert seen[0] == begins
         assert checkpoints.stages(store, name) == [1, 2, 3]
         checkpoints.discard(store, name)
+
+
+@pytest.mark.parametrize("harm", ["wider", "lacking"])
+def test_a_checkpoint_that_is_not_the_packs_is_set_aside(
+    harm: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whole by its checksums, and yet of other sizes, or without what was measured."""
+    pack, store = [small()], Store(tmp_path / "b")
+    whole = run_pack(pack, Store(tmp_path / "a"))
+    with pytest.raises(Stop):
+        run_pack(pack, store, tick=stop_at(1, 3))
+    name = packs.pack_name(pack)
+    point = checkpoints.load(store, name, 1, None, "cpu")
+    assert point is not None
+    assert point.theta is not None
+    measured = {key: part for key, part in point.measured.items() if key != "marks"}
+    changed = {"wider": {"theta": torch.cat([point.theta] * 2, 2)}, "lacking": {"measured": measured}}
+    checkpoints.save(store, name, replace(point, state=None, **changed[harm]))
+    seen: list[tuple[int, int]] = []
+    again = run_pack(pack, store, tick=lambda e, r, *now: seen.append(now))
+    assert seen[0] == (0, 1)  # from the beginning
+    assert all(same(a, b) for a, b in zip(whole, again, strict=True))
+    assert f"{name} are not of this pack" in caplog.text
+    assert len(list((store.path / "set-aside").iterdir())) == 1
 
 
 def test_a_checkpoint_that_costs_next_to_nothing_is_written_whatever_its_share(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow lint format bench docs audit clean
+.PHONY: help install demo test test-slow lint format bench docs audit mutants clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,12 @@ audit: $(STAMP) ## Look every pinned package up in the database of known vulnera
 	  $(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit; }
 	$(VENV)/audit/bin/pip-audit --strict --no-deps --disable-pip -r constraints.txt
 
+# An environment of its own here too, with what makes the mutants; .venv's Python runs the tests on them.
+mutants: $(STAMP) ## See whether the tests notice small faults in the sources (hours)
+	@test -x $(VENV)/mutants/bin/cosmic-ray || { $(BIN)/python -m venv $(VENV)/mutants && \
+	  $(VENV)/mutants/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt cosmic-ray; }
+	$(VENV)/mutants/bin/python -m benchmarks.mutants $(ARGS)
+
 clean: ## Remove .venv, caches and build outputs
-	rm -rf $(VENV) site dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .mutants site dist .pytest_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -15,7 +15,7 @@ from engramma.interactions import Interaction, LeakyRectifiedPolynomial
 from engramma.network import DenseMemory
 from engramma.replicas import Replicas
 from engramma.streams import ClassStream
-from engramma.streams.datasets import Dataset, digits
+from engramma.streams.datasets import Dataset, Missing, digits, mnist
 
 if TYPE_CHECKING:
     from engramma.store.records import Record
@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 with suppress(ImportError):  # a machine that only runs the tests of kernels need not have it
-    from hypothesis import settings
+    from hypothesis import Phase, settings
 
     # No test passes or fails by the clock, and the same inputs are tried every time.
     settings.register_profile("engramma", deadline=None, derandomize=True, max_examples=30)
     settings.load_profile("engramma")
+    # benchmarks/mutants.py wants to know that a test fails, and not the simplest input on which it does.
+    found = settings.get_profile("engramma")
+    settings.register_profile("mutants", found, phases=(Phase.explicit, Phase.generate))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -67,6 +70,15 @@ def near(dtype: torch.dtype) -> dict[str, float]:
 @pytest.fixture(scope="session")
 def dataset() -> Dataset:
     return digits()
+
+
+@pytest.fixture
+def mnist_there() -> Dataset:
+    """MNIST, for tests that are skipped where it is not there. Where it is there and damaged, they fail."""
+    try:
+        return mnist()
+    except Missing as error:
+        pytest.skip(str(error))
 
 
 MakeStream = Callable[..., ClassStream]

@@ -6,13 +6,17 @@ import re
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
 from engramma import studies
 from engramma.cli import app
+from engramma.experiment import read
 from engramma.search import choice as chosen
-from engramma.search.spaces import FIRST_SEED
+from engramma.search.smooth import smooth
+from engramma.search.spaces import FIRST_SEED, grid_search, strength_search
+from engramma.search.tune import Found
 from engramma.show import tables
 from engramma.store.records import Store
 
@@ -111,6 +115,76 @@ def test_table_one_from_choices_compares_with_the_paper() -> None:
     assert cells["EWC"][1].missing
 
 
+def test_a_choice_is_the_run_that_was_searched() -> None:
+    """With what is not searched as it was set: a learning rate, a temperature, the method's own settings."""
+    set_ = {"data": "digits", "items": 50, "learning_rate": 0.2, "initial_temperature": 0.7, "vertex": 5}
+    base = read(set_, {"method": "ewc", "strength": 3.0, "settings": {"decay": 0.5}})
+    strengths, values = [1.0, 10.0, 100.0], np.array([[0.1, 0.2], [0.5, 0.7], [0.2, 0.3]])
+    search = strength_search(base, "demo", SEEDS, 3)
+    response = smooth(np.array(strengths), values, log=True)
+    of_strength = Found(search, [{"strength": s} for s in strengths], values, 4, response)
+    cells = grid_search(base, SEEDS, [0.05], [0.4, 0.6, 0.8])
+    of_cell = Found(cells, [dict(point) for point in cells.points], values, 0)
+    for found, best in (
+        (of_strength, {"strength": 10.0}),
+        (of_cell, {"learning_rate": 0.05, "temperature": 0.6}),
+    ):
+        made = chosen.choice(found)
+        assert found.best == pytest.approx(best)
+        assert read(made.parts(), {"seed": SEEDS[1]}) == found.search.experiments(best)[1]
+        assert (made.search["mean"], made.search["trials"]) == (0.6, 3)
+        assert made.search["pruned"] == found.pruned
+        assert made.search["measure"] == found.search.measure
+
+
+def test_choices_are_picked_by_method_and_vertex(tmp_path: Path) -> None:
+    kinds = [("ewc", 2.0), ("ewc", 20.0), ("l2", 2.0)]
+    choices = [chosen.Choice(method=m, vertex=v, kind="lambda", strength=1.0) for m, v in kinds]
+    for told, count in (
+        ({}, 3),
+        ({"method": "ewc"}, 2),
+        ({"vertex": 2}, 2),
+        ({"method": "l2", "vertex": 2}, 1),
+    ):
+        found = chosen.select(choices, {**told, "items": 7}, tmp_path)
+        assert len(found) == count
+        assert all(parts[name] == value for parts in found for name, value in told.items())
+    for told in (
+        {"method": "agem"},
+        {"method": "mas"},
+        {"vertex": 1},
+        {"vertex": 30},
+        {"method": "l2", "vertex": 20},
+    ):
+        with pytest.raises(ValueError, match="which has ewc at n = 2, ewc at n = 20, l2 at n = 2"):
+            chosen.select(choices, told, tmp_path)
+
+
+def test_a_choice_is_of_use_to_runs_that_have_its_values(tmp_path: Path) -> None:
+    told = {"experiment": {"data": "digits"}, "method": "ewc", "vertex": 2.0}
+    of_lambda = chosen.Choice(kind="lambda", strength=5.0, **told)
+    of_cell = chosen.Choice(kind="grid", learning_rate=0.05, temperature=0.6, strength=5.0, **told)
+    heat = {"learning_rate": 0.05, "initial_temperature": 0.6, "final_temperature": 0.6}
+
+    def fits(choice: chosen.Choice, **settings: object) -> bool:
+        run = read({"data": "digits", "items": 50, "method": "ewc", "strength": 5.0, **settings})
+        try:
+            return len(chosen.used([choice], [run, run.but(seed=7)], tmp_path)) == 1
+        except ValueError as error:
+            return "has none that fits" not in str(error)
+
+    assert fits(of_lambda)
+    assert not fits(of_lambda, strength=6.0)
+    assert not fits(of_lambda, method="l2")
+    assert not fits(of_lambda, vertex=5.0)
+    assert fits(of_cell, **heat)
+    assert fits(of_cell, **heat, strength=6.0)  # which was set for the search, and not searched
+    assert fits(of_cell, **heat, method="l2")  # learning rate and temperature are any method's
+    assert not fits(of_cell, **{**heat, "learning_rate": 0.06})
+    assert not fits(of_cell, **{**heat, "final_temperature": 0.7})
+    assert not fits(of_cell, **heat, vertex=5.0)
+
+
 def refused(result: Result, says: str) -> None:
     assert result.exit_code == 2, result.output
     said = [text for text in result.stderr.splitlines() if text.startswith("engramma:")]
@@ -167,7 +241,10 @@ def test_a_storage_that_cannot_be_opened_does_not_give_its_password_away(url: st
         ("", r"must have \[\[chosen\]\] entries"),
         ("strength = 3", r"must have \[\[chosen\]\] entries"),
         ("[[chosen]]\nmethod = 'ewc'", "vertex"),
-        ("[[chosen]]\nmethod = 'ewc'\nvertex = 2\nkind = 'lambda'\nstrenth = 1", "did you mean|strenth"),
+        (
+            "[[chosen]]\nmethod = 'ewc'\nvertex = 2\nkind = 'lambda'\nstrenth = 1",
+            "unknown setting strenth.*did you mean strength",
+        ),
         ("[[chosen]]\nmethod = 'ewc'\nvertex = 3\nkind = 'lambda'\nstrength = 1", "has none that fits"),
         (
             "[[chosen]]\nmethod = 'ewc'\nvertex = 2\nkind = 'lambda'\nstrength = 1",

@@ -92,7 +92,8 @@ def test_records_equal_those_of_one_process(
 
     watch, store = Work(on_change=change), Store(tmp_path)
     outcome = run(grid(), store, watch=watch, processes=2)
-    assert [member.returncode for member in started] == [0]
+    assert len(started) == 1  # which has ended: by itself, or on a busy machine because it took too long
+    assert started[0].returncode is not None
     assert len(watch.ran) < outcome.ran == 12  # both had a part
     assert outcome.found == 0
     assert all(same(a, b) for a, b in zip(alone, outcome.records, strict=True))
@@ -185,9 +186,11 @@ def test_members_share_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert two.memory == 2 * planning.memory(pack[:4])
 
 
-def test_large_packs_have_no_crew() -> None:
+def test_large_packs_have_no_crew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew.os, "sched_getaffinity", lambda pid: set(range(4)), raising=False)
     little, large = [small()], [small(memories=512, items=1500)]
-    assert crew.suited("cpu", [little] * 2) == 1
-    assert crew.suited("cpu", [little] * 100) >= 1
+    packs = {1: 1, 2: 1, 3: 1, 4: 2, 7: 3, 8: 4, 100: 4}  # two packs a process or more, a process a core
+    assert {count: crew.suited("cpu", [little] * count) for count in packs} == packs
+    assert crew.suited("cuda", [little] * 100) == crew.suited("cpu", []) == 1
     assert crew.suited("cpu", [little] * 100 + [large * 50]) == 1
     assert crew.suited("cuda", [little] * 100) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ import torch
 from engramma import diagnostics
 from engramma.interactions import LeakyRectifiedPolynomial, Polynomial
 from engramma.methods import METHODS, Now
-from engramma.network import DenseMemory, Items
+from engramma.network import DenseMemory, Items, Relaxed
 from engramma.replicas import Replicas
 from engramma.streams import StateStream
 
@@ -76,6 +78,29 @@ def test_every_memory_is_owned_by_the_task_it_stores(two_tasks):
     torch.testing.assert_close(owned.share[0, :8].sum(-1), torch.ones(8, dtype=theta.dtype))
     assert owned.share[0, 8].sum() == 0
     torch.testing.assert_close(owned.strength.sum(-1), torch.ones(1, dtype=theta.dtype))
+
+
+def test_shares_are_of_mean_supports_and_favourites_of_summed_ones(two_tasks, patterns):
+    """By their definition, of memories that serve everybody a little, and tasks of unequal numbers of items,
+    one of which is padding."""
+    network, theta, (first, second) = two_tasks
+    network = DenseMemory(68, 4, LeakyRectifiedPolynomial(2))
+    theta = theta + torch.randn(2, *theta.shape[1:], dtype=theta.dtype, generator=torch.manual_seed(3)) * 0.5
+    second = second.row(slice(0, 3))
+    second = second._replace(weight=torch.tensor([[1.0, 1.0, 0.0]], dtype=theta.dtype))
+    owned = diagnostics.ownership(network, theta, [first, second])
+    means = [diagnostics.support(network, theta, first).clamp(min=0).sum(1) / 4]
+    means.append(diagnostics.support(network, theta, second).clamp(min=0).sum(1) / 2)
+    by_task = torch.stack(means, -1)
+    torch.testing.assert_close(owned.share, by_task / by_task.sum(-1, keepdim=True))
+    assert torch.equal(owned.owner, by_task.argmax(-1))
+    torch.testing.assert_close(owned.strength, by_task.sum(-1) / by_task.sum((1, 2))[:, None])
+    by_class = sum(
+        torch.einsum("rbm,rbc->rmc", diagnostics.support(network, theta, items).clamp(min=0) / count,
+                     (items.expand(2).target > 0).double())
+        for items, count in ((first, 4), (second, 2))
+    )  # fmt: skip
+    assert torch.equal(owned.favourite, torch.as_tensor(by_class).argmax(-1))
 
 
 def test_an_overwritten_memory_changes_owner(two_tasks):
@@ -150,6 +175,9 @@ def test_census_tells_true_from_mixed_from_spurious():
     columns = found.columns()
     assert (columns["true"], columns["mixed"], columns["spurious"]) == (0.6, 0.2, 0.2)
     assert columns["unsettled"] == 0
+    attractors = [columns[f"{kind}_attractors"] for kind in diagnostics.KINDS]
+    assert attractors == [3, 1, 1]
+    assert columns["basin"] is None  # nobody asked
 
 
 def test_census_names_the_task_of_an_attractor(two_tasks):
@@ -177,6 +205,44 @@ def test_basin_of_a_lone_memory_is_half_the_states():
     shares = [0.1, 0.3, 0.45, 0.55, 0.7]
     found = diagnostics.census(network, theta, theta.clone(), tasks, flips=shares, trials=5)[0]
     assert found.basin.tolist() == [0.45]
+
+
+def test_half_of_the_probes_are_enough_for_a_basin():
+    class Fickle(DenseMemory):
+        """Of several probes every `loyal`th returns; the others end elsewhere."""
+
+        loyal = 1
+
+        def relax(self, *args: Any, **options: Any) -> Relaxed:
+            rest = super().relax(*args, **options)
+            for probe in range(1, rest.state.shape[1]):
+                if probe % self.loyal:
+                    rest.state[:, probe] *= -1
+            return rest
+
+    _, theta, tasks = hopfield(random_states(1, 41))
+    network = Fickle(41, 0, Polynomial(2), autoassociative=True)
+    for Fickle.loyal, basin in ((1, 0.3), (2, 0.3), (4, 0.0)):  # four of four, two, one
+        found = diagnostics.census(network, theta, theta.clone(), tasks, flips=[0.3, 0.1], trials=4)
+        assert found[0].basin.tolist() == [basin]
+        assert found[0].columns()["basin"] == basin
+
+
+def test_a_census_has_each_replica_at_its_own_temperature():
+    states = random_states(4, 40)
+    _, theta, tasks = hopfield(states)
+    betas = torch.tensor([0.5, 3.0], dtype=torch.float64)
+    network = DenseMemory(40, 0, LeakyRectifiedPolynomial(3), autoassociative=True)
+    probes, shares = diagnostics.random_probes(network, 20, np.random.default_rng(1)), [0.1, 0.3]
+    both = theta.expand(2, -1, -1).contiguous()
+    together = diagnostics.census(
+        network.at(betas), both, probes, tasks, flips=shares, rng=np.random.default_rng(2)
+    )
+    rng = np.random.default_rng(2)
+    for beta, found in zip(betas, together, strict=True):
+        (alone,) = diagnostics.census(network.at(float(beta)), theta, probes, tasks, flips=shares, rng=rng)
+        for a, b in zip(found, alone, strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 def test_a_crowded_network_has_smaller_basins():

@@ -59,3 +59,18 @@ def test_every_method_has_its_half_page() -> None:
         assert f"`{name}`" in text
         for setting in (field.name for field in dataclasses.fields(method)):
             assert f"`{setting}`" in text, f"docs/methods.md does not speak of {name}'s {setting}"
+
+
+def test_the_defaults_on_the_page_are_the_methods_own() -> None:
+    pages = re.split(r"^## ", (page.PAGE.parent / "methods.md").read_text(), flags=re.M)
+    for name, method in METHODS.items():
+        (text,) = [part for part in pages if part.partition("\n")[0].endswith(f"`{name}`")]
+        told = {}
+        for names, values in re.findall(r"^\| (`.*?`) \| (.*?) \|", text, flags=re.M):
+            settings, defaults = re.findall(r"`(\w+)`", names), values.split(", ")
+            told |= dict(zip(settings, defaults * (len(settings) // len(defaults)), strict=True))
+        plain = {f.name: f"{f.default:g}" if isinstance(f.default, float) else str(f.default).lower()
+                 for f in dataclasses.fields(method)}  # fmt: skip
+        if name == "si":
+            assert plain.pop("merge") == "online"  # it has no other
+        assert told == plain, name

@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from engramma.methods import EWC, METHODS
 from engramma.models.classifier import DenseMemoryClassifier
-from engramma.streams.datasets import DataError, load
+from engramma.streams.datasets import Dataset
 
 
 def quick(**settings: Any) -> DenseMemoryClassifier:
@@ -218,11 +218,7 @@ def test_the_default_temperature(iris: tuple[np.ndarray, np.ndarray], vertex: fl
         assert there == pytest.approx(neurons ** (-2 / 3))
 
 
-def mnist_score(seed: int) -> float:
-    try:
-        data = load("mnist")
-    except DataError as error:
-        pytest.skip(str(error))
+def mnist_score(data: Dataset, seed: int) -> float:
     chosen = np.random.default_rng(seed).permutation(len(data))[:10_000]
     test, train = chosen[:2_000], chosen[2_000:]
     model = DenseMemoryClassifier(random_state=seed).fit(data.x[train], data.y[train])
@@ -231,8 +227,8 @@ def mnist_score(seed: int) -> float:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_mnist_with_default_settings() -> None:
+def test_mnist_with_default_settings(mnist_there: Dataset) -> None:
     """8,000 items to learn from and 2,000 to test on."""
-    scores = [mnist_score(seed) for seed in (0, 1, 2)]
+    scores = [mnist_score(mnist_there, seed) for seed in (0, 1, 2)]
     print(scores)
     assert min(scores) > 0.93

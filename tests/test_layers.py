@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,14 @@ def test_no_file_imports_in_a_circle() -> None:
         for name in ends:
             del below[name]
     assert not below, f"in a circle: {sorted(below)}"
+
+
+def test_what_mutation_testing_names_is_there() -> None:
+    """`make mutants` takes hours: a module that was moved is noticed here."""
+    home = ROOT.parents[1]
+    table = tomllib.loads((home / "benchmarks" / "mutants.toml").read_text())["tests"]
+    assert table
+    for module, files in table.items():
+        assert importlib.util.find_spec(module), module
+        assert files
+        assert [file for file in files if not (home / file).is_file()] == []

@@ -250,6 +250,18 @@ def test_asynchronous_relaxation_never_raises_the_energy(seed: int, n: float, na
     assert settled.converged.all()  # energies fall and states are finitely many
 
 
+@pytest.mark.parametrize("loss", [Squared(), Squared(2), Logistic()], ids=str)
+@pytest.mark.parametrize("autoassociative", [False, True])
+def test_the_answer_is_the_target_with_the_smallest_loss(autoassociative: bool, loss: Loss) -> None:
+    """Of all that a target may be: one class on, or any state."""
+    network = DenseMemory(4, 0 if autoassociative else 4, Polynomial(2), loss, autoassociative)
+    o = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    states = [s for s in itertools.product((-1.0, 1.0), repeat=4) if autoassociative or s.count(1.0) == 1]
+    targets = torch.tensor(states, dtype=torch.float64)
+    losses = torch.stack([loss.value(o, t.expand_as(o)).sum(-1) for t in targets], -1)
+    assert torch.equal(network.answer(o), targets[losses.argmin(-1)])
+
+
 def test_energy_is_minus_the_sum_of_f(near, device, dtype) -> None:
     network, theta, items = problem(LeakyRectifiedPolynomial(3), True, device=device, dtype=dtype)
     h = torch.stack([float(network.beta[r]) / 12 * items.probe[r // 2] @ theta[r].T for r in range(4)])  # type: ignore[index]

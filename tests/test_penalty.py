@@ -354,6 +354,7 @@ def _again(random):
     [
         (lambda: EWC(merge="mean"), "merge must be separate or online"),
         (lambda: EWC(decay=1.5), "decay must be between 0 and 1"),
+        (lambda: EWC(decay=-0.1), "decay must be between 0 and 1"),
         (lambda: EWC(fisher="all"), "fisher must be item or batch"),
         (lambda: EWC(labels="sampled"), "labels must be true or predicted"),
         (lambda: EWC(batch=0), "batch must be at least 1"),

@@ -111,6 +111,21 @@ def test_margin(seed: int, count: int, margin: float) -> None:
     assert (v >= margin).all()
 
 
+@given(seed=st.integers(0, 10**6), count=st.integers(2, 10), margin=st.floats(0.01, 2))
+def test_margin_of_references_of_unlike_lengths(seed: int, count: int, margin: float) -> None:
+    """Of the smallest 1/2 v'GG'v + (Gg)'v over v >= margin: those above the margin have no slope, the others
+    none below 0, each in the measure of its own length."""
+    grad, G = problem(seed, count)
+    lengths = 10 ** torch.linspace(-1, 1, count, dtype=torch.float64)
+    G = (G / G.flatten(2).norm(dim=2)[..., None, None] * lengths[:, None, None]).flatten(2)
+    gram, dots = G @ G.mT, (G @ grad.flatten(1)[..., None])[..., 0]
+    v = dual(gram, dots, margin)
+    slope = ((gram @ v[..., None])[..., 0] + dots) / lengths
+    assert (v >= margin).all()
+    assert (slope > -1e-8).all()
+    assert ((v - margin) * lengths * slope).abs().max() < 1e-7
+
+
 @given(
     seed=st.integers(0, 10**6),
     count=st.integers(1, 10),

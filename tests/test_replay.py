@@ -147,6 +147,14 @@ def test_pseudo_items(pairs: str, label: str, world) -> None:
         assert (state.items.target > 0).any()
 
 
+def test_pseudo_items_say_their_task_and_are_nobody_elses(world) -> None:
+    state, _ = lived(Pseudorehearsal(0.25), world, 3)
+    task = state.items.ids[0] >> 32
+    assert task.tolist() == [0] * 8 + [1] * 8 + [2] * 8
+    ids = torch.cat([state.items.ids[0], *(world[0][t].train.ids[0] for t in range(3))])
+    assert len(ids.unique()) == len(ids)
+
+
 def test_probes_relax_as_the_network_recalls(world) -> None:
     stream, network, theta = world
     rectified = RectifiedPolynomial(3)

@@ -292,6 +292,7 @@ def test_the_page_fits_and_follows_the_colour_scheme(look, page_file, width, sch
         "all => all.map(b => [b.getBoundingClientRect().top, b.getBoundingClientRect().bottom])"
     )
     rows = sorted({(round(a), round(b)) for a, b in tops})
+    assert len(rows) > 1
     assert all(above[1] <= below[0] + 1 for above, below in pairwise(rows))  # no row lies on another
 
 

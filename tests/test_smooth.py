@@ -11,7 +11,7 @@ import pytest
 
 from engramma.experiment import read
 from engramma.runs.study import run
-from engramma.search.smooth import LEVEL, Response, smooth
+from engramma.search.smooth import LEVEL, SHARES, Response, smooth
 from engramma.search.spaces import FIRST_SEED, strength_search
 from engramma.search.tune import tune
 from engramma.store.records import Store
@@ -53,15 +53,50 @@ def test_the_band_covers_the_truth_about_as_often_as_it_says() -> None:
 def test_the_flat_top_is_where_the_response_is_within_an_error_of_its_top() -> None:
     x, y = noisy(3, noise=0.0)
     curve = smooth(x, y, log=True)
-    low, high = curve.flat
-    assert low < curve.chosen < high
+    low, high = (int(np.abs(np.log(curve.x / end)).argmin()) for end in curve.flat)
+    assert 0 < low < curve.mean.argmax() < high < len(curve.x) - 1
+    assert curve.chosen == pytest.approx(curve.x[curve.mean.argmax()], rel=0.01)
+    assert curve.top == curve.mean.max() == pytest.approx(curve.at(curve.chosen), abs=1e-4)
     level = curve.top - max(curve.top_error, LEVEL)
-    assert curve.at(low * 1.01) >= level - 1e-3 > curve.at(low * 0.9) - 2e-3
-    assert curve.at(high * 0.99) >= level - 1e-3 > curve.at(high * 1.1) - 2e-3
+    assert curve.mean[low : high + 1].min() >= level > max(curve.mean[low - 1], curve.mean[high + 1])
     assert np.isnan(curve.at(1e9))
+    assert np.isnan(curve.at(1e-9))
     plateau = smooth(x, np.full(len(x), 0.3), log=True)
     assert plateau.flat[0] < 1.1 * x.min()
     assert plateau.flat[1] > 0.9 * x.max()
+
+
+@pytest.mark.parametrize("count", [12, 30])
+def test_the_response_is_weighted_least_squares_as_its_page_has_it(count: int) -> None:
+    """Lines fitted place by place: their values, the bandwidth that leaves points out best, the band."""
+    rng = np.random.default_rng(4)
+    u = np.sort(rng.uniform(-2, 6, count))
+    each = hill(10**u)[:, None] + 0.03 * rng.standard_normal((count, 3))
+    y, seeds = each.mean(1), each.shape[1]
+
+    def line(at: float, width: float, known: np.ndarray, values: np.ndarray) -> float:
+        apart = u[known] - at
+        return float(np.polyfit(apart, values[known], 1, w=np.exp(-((apart / width) ** 2) / 4))[1])
+
+    def matrix(places: np.ndarray, width: float) -> np.ndarray:
+        return np.array([[line(p, width, u == u, one) for one in np.eye(count)] for p in places])
+
+    wide = [share * np.ptp(u) for share in SHARES if share * count >= 1]
+    missed = [np.mean([(y[i] - line(u[i], h, u != u[i], y)) ** 2 for i in range(count)]) for h in wide]
+    width = wide[int(np.argmin(missed))]
+    curve = smooth(10**u, each, log=True)
+    assert curve.bandwidth == pytest.approx(width)
+    rows = matrix(np.log10(curve.x), width)
+    np.testing.assert_allclose(curve.mean, rows @ y, rtol=1e-3)
+
+    hat = matrix(u, width)
+    sigma = ((y - hat @ y) ** 2).sum() / (count - np.trace(2 * hat - hat @ hat.T))
+    noise = sigma * (rows**2).sum(1)
+    alone = smooth(10**u, y, log=True)
+    np.testing.assert_allclose(alone.error, np.sqrt(noise), rtol=0.01)
+    own = rows @ (each - each.mean(0))
+    tau = max(0.0, np.mean(own.var(1, ddof=1) - seeds * noise))
+    np.testing.assert_allclose(curve.error, np.sqrt(noise + tau / seeds), rtol=0.01)
 
 
 def test_a_straight_line_stays_one_and_its_top_is_at_the_edge() -> None:
@@ -69,6 +104,10 @@ def test_a_straight_line_stays_one_and_its_top_is_at_the_edge() -> None:
     curve = smooth(x, 0.1 * np.log10(x) + 0.4, log=True)
     np.testing.assert_allclose(curve.mean, 0.1 * np.log10(curve.x) + 0.4, atol=1e-5)
     assert curve.at_edge
+    assert smooth(x, 0.4 - 0.1 * np.log10(x), log=True).at_edge
+    inside = [1.0, 2.0, 3.0, 10.0]  # of three places or more: the last but one is no edge
+    assert not smooth(np.array(inside), np.array([0.1, 0.1, 0.5, 0.1]), log=True).at_edge
+    assert not curve._replace(mean=np.array([0.1, 0.2, 0.3, 0.1])).at_edge
     assert not smooth(*noisy(1), log=True).at_edge
 
 
@@ -98,7 +137,8 @@ def test_the_band_knows_that_seeds_differ_in_shape_but_not_in_level() -> None:
 def test_few_trials_are_enough_to_choose(count: int) -> None:
     curve = smooth(np.array([1.0, 10.0, 100.0])[:count], np.array([0.2, 0.5, 0.3])[:count], log=True)
     assert np.isfinite(curve.mean).all()
-    assert curve.chosen == pytest.approx([1.0, 10.0, 10.0][count - 1], rel=0.7)
+    assert curve.chosen == pytest.approx([1.0, 10.0, 10.0][count - 1], rel=0.01)
+    assert curve.top == pytest.approx([0.2, 0.5, 0.5][count - 1])
 
 
 # Does it find the top?

@@ -59,6 +59,7 @@ def test_a_scale_may_have_settings_of_a_method_and_no_row_else_has_them() -> Non
         "agem@0.5": 0.06,
     }
     assert margins["small"] == margins["paper"]
+    assert margins["demo"].keys() == margins["paper"].keys()
     assert not any(margins["demo"].values())
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -96,6 +99,38 @@ def test_a_checkpoint_that_costs_more_than_its_share_is_not_written(
         assert checkpoints.stages(store, packs.pack_name(pack)) == kept
         again = run_pack(pack, store, checkpoint_share=share)
         assert all(same(a, b) for a, b in zip(whole, again, strict=True))
+
+
+def test_a_checkpoint_may_take_its_share_of_the_time_since_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that goes on by a second at each look: three from the start to the end of the first task."""
+    monkeypatch.setattr(packs, "LIGHT", 0)
+    monkeypatch.setattr(packs, "PACE", 100.0)
+    monkeypatch.setattr(checkpoints, "size", lambda point: 100)
+    for share, kept in ((0.3, []), (0.4, [1])):
+        clock = itertools.count(1000)
+        monkeypatch.setattr(packs, "time", SimpleNamespace(perf_counter=lambda c=clock: float(next(c))))
+        pack, store = [small(seed=seed) for seed in range(2)], Store(tmp_path / str(share))
+        with pytest.raises(Stop):
+            run_pack(pack, store, tick=stop_at(1, 1), checkpoint_share=share)
+        assert checkpoints.stages(store, packs.pack_name(pack)) == kept
+
+
+def test_a_pack_whose_checkpoints_are_kept_goes_on_from_the_last_if_all_are_there(tmp_path: Path) -> None:
+    pack, store = [small()], Store(tmp_path)
+    name = packs.pack_name(pack)
+    for lost, begins in ((None, (2, 1)), ("1", (0, 1))):
+        with pytest.raises(Stop):
+            run_pack(pack, store, tick=stop_at(2, 1), keep_checkpoints=True)
+        assert checkpoints.stages(store, name) == [1, 2]
+        if lost:
+            shutil.rmtree(store.checkpoints / name / lost)
+        seen: list[tuple[int, int]] = []
+        run_pack(pack, store, tick=lambda e, r, *now: seen.append(now), keep_checkpoints=True)  # noqa: B023
+        assert seen[0] == begins
+        assert checkpoints.stages(store, name) == [1, 2, 3]
+        checkpoints.discard(store, name)
 
 
 def test_a_checkpoint_that_is_not_the_pack_s_gives_way_to_an_earlier_one(
@@ -236,14 +271,17 @@ def test_memories_are_kept_on_request_and_survive_a_resume(tmp_path: Path) -> No
     assert run(pack, Store(tmp_path), keep_memories=True).ran == 0
 
 
-def test_fork_with_the_same_method_equals_the_run_itself(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["ewc", "si", "rehearsal"])
+def test_fork_with_the_same_method_equals_the_run_itself(method: str, tmp_path: Path) -> None:
+    """With SI too, whose importances could not be worked out again."""
     store = Store(tmp_path)
-    parents = run([small(method="ewc", seed=s) for s in (0, 1)], store, keep_checkpoints=True).records
+    parents = run([small(method=method, seed=s) for s in (0, 1)], store, keep_checkpoints=True).records
     children = [fork(p.experiment, 1) for p in parents]
     assert {c.name for c in children}.isdisjoint(p.name for p in parents)
     for parent, child in zip(parents, run(children, store).records, strict=True):
         for key in parent.scores:
             assert np.array_equal(parent.scores[key], child.scores[key])
+        assert parent.facts["report"] == child.facts["report"]  # the importances, where it has any
 
 
 @pytest.mark.parametrize("method", ["rehearsal", "gem", "l2", "mas"])
@@ -270,6 +308,10 @@ def test_fork_refuses_what_does_not_fit(tmp_path: Path) -> None:
         run([fork(kept, 1, epochs=7)], store)
     with pytest.raises(ValueError, match="seed"):
         run([fork(kept, 1, seed=7)], store)
+    (pack,) = checkpoints.packs(store)
+    shutil.rmtree(store.checkpoints / pack / "1")
+    with pytest.raises(ValueError, match=f"no checkpoint after task 0 of pack {pack} "):
+        run([fork(kept, 1)], store)
 
 
 def test_packs_share_items_and_fit_the_room() -> None:
@@ -282,7 +324,7 @@ def test_packs_share_items_and_fit_the_room() -> None:
     assert sorted(e.name for part in parts for e in part) == sorted(e.name for e in grid)
     assert all(planning.memory(part) <= room for part in parts)
     assert all(len({e.seed for e in part}) * 2 == len(part) for part in parts)
-    assert all(len(part) == 1 for part in planning.plan(grid, "cpu", 1))
+    assert [len(part) for part in planning.plan(grid, "cpu", 1)] == [1] * len(grid)
 
 
 def test_unequal_buffers_are_not_packed_on_a_cpu() -> None:
@@ -291,13 +333,72 @@ def test_unequal_buffers_are_not_packed_on_a_cpu() -> None:
     assert len(planning.plan(grid, "cuda", 1 << 40)) == 1
 
 
-def test_out_of_memory_halves_the_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bar_moves_by_what_each_epoch_is_worth_and_says_where_it_is(tmp_path: Path) -> None:
+    first, second = [small(seed=s) for s in (0, 1)], [small(method="rehearsal", vertex=5.0)]
+    seen: list[tuple[float, str]] = []
+    watch = Work(on_change=lambda work: seen.append((work.own, work.doing)))
+    run([*first, *second], Store(tmp_path), watch=watch, processes=1)
+    done, expected = 0.0, []
+    for pack, label in ((first, "vanilla, n = 2"), (second, "rehearsal, n = 5")):
+        for task in range(3):
+            for _ in range(pack[0].epochs):
+                done += len(pack) * planning.work(pack[0], task)
+                expected.append((pytest.approx(done), f"{label}, task {task + 1}/3"))
+    distinct = [now for before, now in zip([None, *seen], seen, strict=False) if now != before]
+    assert distinct == expected
+    assert (watch.own, watch.apart) == (pytest.approx(watch.total), pytest.approx(0.0))
+
+
+def test_small_packs_have_one_thread_and_leave_it_as_it_was() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        large = small(memories=512, items=1500, epochs=1)
+        little = [small()]
+        cases = (("cpu", little, 1), ("cpu", little * 10, 1), ("cpu", [large] * 50, 2), ("cuda", little, 2))
+        for device, pack, threads in cases:
+            with packs.suited_threads(device, pack):
+                assert torch.get_num_threads() == threads
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_accuracy_is_measured_at_the_temperature_of_its_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engramma.streams import ClassStream
+
+    true, seen = ClassStream.evaluate, []
+
+    def evaluate(self: Any, network: Any, theta: Any) -> Any:
+        seen.append(float(torch.as_tensor(network.beta).flatten()[0]))
+        return true(self, network, theta)
+
+    monkeypatch.setattr(ClassStream, "evaluate", evaluate)
+    run_pack([small(tasks=2, initial_temperature=0.5, final_temperature=0.9)], Store(tmp_path))
+    falling = [1 / (0.5 + 0.4 * epoch / 4) for epoch in range(5)]
+    assert seen == pytest.approx([*falling, *falling[1:]])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        MemoryError(),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_out_of_memory_halves_the_pack(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes = []
 
     def scarce(pack: list[Experiment], *args: Any, **options: Any) -> list[Record]:
         sizes.append(len(pack))
         if len(pack) > 2:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise error
         return run_pack(pack, *args, **options)
 
     monkeypatch.setattr(study, "run_pack", scarce)
@@ -311,8 +412,24 @@ def test_out_of_memory_of_a_single_run_says_so(tmp_path: Path, monkeypatch: pyte
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(study, "run_pack", none)
-    with pytest.raises(MemoryError, match="batch_size"):
+    monkeypatch.setattr(study, "memory", lambda pack: 5 * 2**29)
+    with pytest.raises(MemoryError, match=r"does not fit the device \(2\.5 GiB or more\).*batch_size"):
         run([small()], Store(tmp_path))
+
+
+def test_an_error_that_is_not_of_memory_is_nobodys_to_mend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def broken(pack: list[Experiment], *args: Any, **options: Any) -> list[Record]:
+        asked.append(len(pack))
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    monkeypatch.setattr(study, "run_pack", broken)
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        run([small(seed=s) for s in range(4)], Store(tmp_path))
+    assert asked == [4]
 
 
 def test_a_step_over_everything_is_planned_for() -> None:

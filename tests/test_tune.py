@@ -20,8 +20,9 @@ from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 
 from engramma.experiment import Experiment, read
+from engramma.methods import Anchored
 from engramma.runs import pack as packs
-from engramma.runs.study import Outcome, Work
+from engramma.runs.study import Outcome, Work, total_work
 from engramma.search import pruning as prune
 from engramma.search import storage
 from engramma.search.spaces import FIRST_SEED, Search, grid_search, strength_search
@@ -97,6 +98,16 @@ def test_the_bar_ends_full_over_all_searches(tmp_path: Path) -> None:
     tune([tiny(trials=3), tiny("l2", trials=3)], Store(tmp_path), batch=2, watch=work)
     assert seen == sorted(seen)
     assert seen[-1] == pytest.approx(1.0)
+
+
+def test_the_bar_knows_that_larger_buffers_are_more_work(tmp_path: Path) -> None:
+    search = strength_search(read(TINY, {"method": "rehearsal"}), "demo", SEEDS[:1], 7, (0.0, 0.71))
+    work = Work()
+    tune([search], Store(tmp_path), batch=7, watch=work)
+    runs = [e for point in search.points for e in search.experiments(dict(point))]
+    assert len({total_work(e) for e in runs}) == 7
+    assert work.total == pytest.approx(sum(map(total_work, runs)), rel=1e-12)
+    assert work.done == pytest.approx(work.total)
 
 
 # Killed and gone on with
@@ -367,6 +378,34 @@ def test_pruned_strengths_make_room_and_the_others_find_what_they_would_have(
         assert list(one.scores) == list(two.scores)
         np.testing.assert_allclose(one.scores["accuracy"], two.scores["accuracy"], atol=1e-9)
     assert not checkpoints.packs(pruned)
+
+
+def test_what_is_cut_out_of_a_checkpoint_is_of_the_rows_alone() -> None:
+    import torch
+
+    theta = torch.arange(3.0)[:, None, None].expand(3, 4, 5)
+    state = Anchored(theta + 10, theta + 20, None, None, torch.arange(3.0), torch.zeros(4))
+    measured = {
+        "scores/accuracy": theta + 30,
+        "curves/accuracy": torch.arange(3.0).expand(3, 3),  # (marks, R)
+        "marks": torch.tensor([0, 1, 2]),
+        "broke": torch.tensor([0, 7, 8]),
+    }
+    report = {"each": [0, 1, 2], "longer": [0, 1, 2, 3], "shorter": [0, 1], "plain": 4}
+    facts = {"report": report, "seconds": [1.0, 2.0]}
+    part = prune.cut(checkpoints.Checkpoint(("a", "b", "c"), 2, theta, state, measured, facts), [0, 2])
+    assert (part.runs, part.done) == (("a", "c"), 2)
+    assert torch.equal(torch.as_tensor(part.theta), theta[[0, 2]])
+    for found, whole in zip(part.state[:2], state[:2], strict=True):
+        assert torch.equal(found, whole[[0, 2]])
+    assert part.state[2:4] == (None, None)
+    assert part.state[4].tolist() == [0, 2]
+    assert part.state[5].shape == (4,)
+    assert torch.equal(part.measured["scores/accuracy"], measured["scores/accuracy"][[0, 2]])
+    assert part.measured["curves/accuracy"].tolist() == [[0, 2]] * 3
+    assert part.measured["marks"].tolist() == [0, 1, 2]
+    assert part.measured["broke"].tolist() == [0, 8]
+    assert part.facts == {"report": {**report, "each": [0, 2]}, "seconds": [1.0, 2.0]}
 
 
 def test_forgotten_means_at_chance_over_the_seeds() -> None:

@@ -27,6 +27,10 @@ class DataError(ValueError):
     """A data set is missing, damaged or too small. The message says which and what to do."""
 
 
+class Missing(DataError):
+    """It is not where it was looked for, and could not be fetched."""
+
+
 @dataclass(frozen=True)
 class Dataset:
     """Items x (n,P) and classes y (n,) numbered from 0; `shape` says how a row is an image."""
@@ -176,7 +180,7 @@ def mnist_folder(data_dir: str | Path | None = None) -> Path:
             if all((folder / file).is_file() for file in MNIST):
                 _verify(folder)
                 return folder
-        raise DataError(f"data-dir {given}: MNIST's files are not there ({', '.join(MNIST)})")
+        raise Missing(f"data-dir {given}: MNIST's files are not there ({', '.join(MNIST)})")
     return _fetched()
 
 
@@ -189,7 +193,7 @@ def _fetched() -> Path:
         for file in MNIST:
             fetcher.fetch(file)
     except Exception as error:  # pooch passes on whatever its transport raised
-        raise DataError(
+        raise Missing(
             "MNIST could not be fetched; put its four files in a folder and name it with --data-dir "
             f"or ENGRAMMA_DATA ({type(error).__name__})"
         ) from None

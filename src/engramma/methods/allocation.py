@@ -61,7 +61,7 @@ def familiarity(network: DenseMemory, theta: Tensor, probe: Tensor, target: Tens
         if target is not None:
             target = target.repeat_interleave(len(theta) // len(target), 0)
             known = known.masked_fill(target < 0, 0.0)
-    beta = network.beta if isinstance(network.beta, Tensor) else torch.tensor(network.beta)
+    beta = network.beta if isinstance(network.beta, Tensor) else theta.new_tensor(network.beta)
     known = known.amax(-1).clamp(min=torch.finfo(known.dtype).tiny).to(theta.dtype)
     return known.log() - f.n * beta.to(known).log().reshape(-1, 1)
 

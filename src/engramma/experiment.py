@@ -22,12 +22,20 @@ from pydantic import (
     model_validator,
 )
 
-from engramma.checks import LARGE, complete, explain, method_class, shown
+from engramma.checks import (
+    LARGE,
+    complete,
+    explain,
+    interaction_class,
+    loss_class,
+    method_class,
+    shown,
+    stream_class,
+)
 
 VARYING = ("seed", "strength", "learning_rate", "initial_temperature", "final_temperature")
 # Settings younger than records, and what those without them had: said where they differ, so that names last.
 LATER = {"normalise": "velocity", "recall_leak": None, "loss": "squared"}
-STATES = {"data": "states", "tasks": 2, "items": 10}  # of a stream of states, where nothing is said
 
 COLDEST, HOTTEST = 1e-6, 1e6  # wide apart as they may be, what lies between two is never rounded to 0
 
@@ -64,8 +72,10 @@ class Experiment(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     data: str = setting("mnist", "Tasks", "mnist, digits, states, or the path of an .npz with arrays x and y")
-    stream: Literal["permuted", "rotated", "split", "states"] = setting(
-        "permuted", "Tasks", "how tasks are made of the data"
+    stream: str = setting(
+        "permuted",
+        "Tasks",
+        "how tasks are made of the data: permuted, rotated, split, states, or your own ./file.py:Class",
     )
     tasks: int = setting(5, "Tasks", "how many, one after another", ge=1, le=1000)
     items: int = setting(10_000, "Tasks", "items a task, training and test", ge=1, lt=2**31)
@@ -81,8 +91,11 @@ class Experiment(BaseModel):
     size: int = setting(100, "Tasks", "states: neurons", ge=1, le=1_000_000)
 
     vertex: float = setting(2.0, "Network", "n of the interaction function", ge=1e-6, le=1e6)
-    interaction: Literal["leaky", "rectified", "polynomial"] = setting(
-        "leaky", "Network", "x^n where x > 0; elsewhere a leak, 0, or x^n"
+    interaction: str = setting(
+        "leaky",
+        "Network",
+        "x^n where x > 0; elsewhere a leak, 0, or x^n: leaky, rectified, polynomial, or your own "
+        "./file.py:Class",
     )
     leak: float = setting(0.01, "Network", "slope of the leaky interaction below 0", ge=-LARGE, le=LARGE)
     recall_leak: Annotated[float | None, Optional] = setting(
@@ -94,8 +107,11 @@ class Experiment(BaseModel):
     )
     memories: int = setting(512, "Network", "how many", ge=1, le=1_000_000)
     spread: float = setting(0.1, "Network", "standard deviation of the initial memories", gt=0, le=LARGE)
-    loss: Literal["squared", "logistic"] = setting(
-        "squared", "Network", "(t - tanh o)^(2m), or the cross entropy log(1 + exp(-2 t o))"
+    loss: str = setting(
+        "squared",
+        "Network",
+        "squared: (t - tanh o)^(2m); logistic: the cross entropy log(1 + exp(-2 t o)); or your own "
+        "./file.py:Class",
     )
     exponent: int = setting(1, "Network", "m of the squared loss", ge=1, le=1000)
     autoassociative: bool = setting(
@@ -147,30 +163,22 @@ class Experiment(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _say_the_rest(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("stream") == "states":
-            return {**STATES, "autoassociative": True, **given}
         if not isinstance(given, dict):
             return given
+        stream = stream_class(str(given.get("stream", "permuted")))
+        told = {"data": stream.sources[0], "autoassociative": stream.autoassociative, **stream.suits}
         if given.get("data") == "digits":
-            given = {"items": 1000, **given}  # it has no 10,000
-        cls = method_class(str(given.get("method", "vanilla")))
-        return {**getattr(cls, "suits", {}), **given}
+            told["items"] = 1000  # it has no 10,000
+        method = method_class(str(given.get("method", "vanilla")))
+        return {**told, **method.suits, **given}
 
     @model_validator(mode="after")
     def _fits_together(self) -> Experiment:
-        states = self.stream == "states"
-        if self.autoassociative != states:
-            raise ValueError("autoassociative must be true for a stream of states and false for others")
-        if states != (self.data == "states") and not (states and self.data.endswith(".npz")):
-            raise ValueError("data must be states (or an .npz) for a stream of states, and only for it")
-        if self.data not in ("mnist", "digits", "states") and not self.data.endswith(".npz"):
-            raise ValueError(
-                f"data must be mnist, digits, states or the path of an .npz file, not {self.data!r}"
-            )
+        stream_class(self.stream).check(dict(self))
+        interaction_class(self.interaction)
+        loss_class(self.loss)
         if self.recall_leak is not None and self.interaction != "leaky":
             raise ValueError("recall_leak must be left out: only the leaky interaction has a leak")
-        if states and self.flips > self.size:
-            raise ValueError(f"flips must be at most size, {self.size} neurons, not {self.flips}")
         # The description holds every setting of the method: one that changes its defaults later is another.
         full, strength = complete(self.method, self.settings, self.strength, self.vertex)
         object.__setattr__(self, "settings", full)

@@ -289,9 +289,9 @@ def test_a_method_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     method = build([mine]).method
     assert isinstance(method, Method)
     assert method.factor == 0.25  # type: ignore[attr-defined]
-    with pytest.raises(ValueError, match="unknown setting settings.speed of own_method:Damp; allowed: kind"):
+    with pytest.raises(ValueError, match=r"unknown setting settings.speed of own_method:Damp; allowed: kind"):
         mine.but(settings={"speed": 3})
-    with pytest.raises(ValueError, match="own_method:Bare must be a class derived from engramma.Method"):
+    with pytest.raises(ValueError, match=r"own_method:Bare must be a class derived from engramma.Method"):
         read({"method": "own_method:Bare"})
     sys.modules.pop("own_method", None)
 

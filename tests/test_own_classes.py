@@ -257,8 +257,8 @@ def test_they_are_computed_as_they_say(file: str) -> None:
 def test_on_the_command_line(file: str, tmp_path: Path) -> None:
     said = subprocess.run(
         [sys.executable, "-m", "engramma", "run", "--stream", f"{file}:Corners", "--interaction",
-         f"{file}:Exponential", "--loss", f"{file}:Absolute", "--tasks", "2", "--items", "20", "--memories", "4",
-         "--epochs", "2", "--seeds", "2", "--kernel", "reference"],
+         f"{file}:Exponential", "--loss", f"{file}:Absolute", "--tasks", "2", "--items", "20",
+         "--memories", "4", "--epochs", "2", "--seeds", "2", "--kernel", "reference"],
         cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert said.returncode == 0, said.stderr

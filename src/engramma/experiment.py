@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import json
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -160,6 +162,16 @@ class Experiment(BaseModel):
         None, description="run@task this run continues", pattern=r"^[0-9a-f]{20}@\d{1,3}$"
     )
 
+    if not TYPE_CHECKING:  # which knows the settings by their names
+
+        def __init__(self, /, **settings: Any) -> None:
+            """Errors are one line: setting, allowed, given."""
+            try:
+                super().__init__(**settings)
+            except ValidationError as error:
+                raise ValueError(explain(error, list(type(self).model_fields))) from None
+            self.__dict__["_told"] = settings
+
     @model_validator(mode="before")
     @classmethod
     def _say_the_rest(cls, given: Any) -> Any:
@@ -213,6 +225,21 @@ class Experiment(BaseModel):
         after = self.fork.partition("@")[2] if self.fork else ""
         return self.canonical(*VARYING, "fork") + after
 
+    def grid(self, **lists: Any) -> list[Experiment]:
+        """Every combination of the values listed, each as if it had been written out: what was left to be
+        chosen here is chosen anew. All of the first seed, then all of the next."""
+        names = sorted(lists, key=lambda name: name != "seed")
+        for name in names:
+            many = lists[name].tolist() if hasattr(lists[name], "tolist") else lists[name]
+            lists[name] = (
+                [many] if isinstance(many, str | dict) or not isinstance(many, Iterable) else list(many)
+            )
+            if not lists[name]:
+                raise ValueError(f"{name} must be at least one value")
+        told: dict[str, Any] = self.__dict__["_told"]
+        points = itertools.product(*(lists[name] for name in names))
+        return [Experiment(**{**told, **dict(zip(names, point, strict=True))}) for point in points]
+
     def but(self, **changes: Any) -> Experiment:
         """The same with other settings, checked again."""
         return read({**self.model_dump(), **changes})
@@ -221,10 +248,7 @@ class Experiment(BaseModel):
 def read(*parts: dict[str, Any]) -> Experiment:
     """An experiment from settings, later parts winning. Errors are one line: setting, allowed, given."""
     merged = {key: value for part in parts for key, value in part.items()}
-    try:
-        return Experiment.model_validate(merged)
-    except ValidationError as error:
-        raise ValueError(explain(error, list(Experiment.model_fields))) from None
+    return Experiment(**merged)
 
 
 def described(told: dict[str, Any]) -> Experiment:

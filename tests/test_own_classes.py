@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -138,10 +139,10 @@ SMALL: dict[str, Any] = {"memories": 6, "epochs": 30, "tasks": 2, "items": 40}
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / "own.py").write_text(FILE)
     monkeypatch.chdir(tmp_path)
-    yield "./own.py"  # type: ignore[misc]
+    yield "./own.py"
     sys.modules.pop(checks.module_name("./own.py"), None)
 
 

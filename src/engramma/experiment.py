@@ -159,7 +159,7 @@ class Experiment(BaseModel):
     )
     seed: int = setting(0, "Training", "of the data, the initial memories and all chance", ge=0, lt=2**63)
     fork: str | None = Field(  # continued from the end of a task of another run
-        None, description="run@task this run continues", pattern=r"^[0-9a-f]{20}@\d{1,3}$"
+        default=None, description="run@task this run continues", pattern=r"^[0-9a-f]{20}@\d{1,3}$"
     )
 
     if not TYPE_CHECKING:  # which knows the settings by their names

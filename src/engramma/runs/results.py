@@ -166,7 +166,7 @@ def _number(curves: Mapping[str, np.ndarray], name: str, point: int, task: int) 
 def _table(rows: list[dict[str, Any]]) -> Any:
     columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
     try:
-        import pandas
+        import pandas  # type: ignore[import-not-found]
     except ImportError:
         return columns
     return pandas.DataFrame(columns)

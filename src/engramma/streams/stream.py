@@ -53,6 +53,7 @@ class Stream(ABC):
 
     replicas: Replicas
     tasks: int
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]  # which every subclass is
 
     @property
     @abstractmethod
@@ -124,7 +125,7 @@ class Stream(ABC):
     def made(cls, settings: Mapping[str, Any], data_dir: str | Path | None = None, **place: Any) -> Self:
         """The stream of a run. Each field has the setting of its name; `dataset` is what `data` names.
         `place`: replicas, device, dtype and kernel, for those that the class has a field for."""
-        own = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+        own = {f.name: f for f in dataclasses.fields(cls) if f.init}
         told = {name: _whole(value) for name, value in settings.items() if name != "dtype"}  # there a name
         given = {name: value for name, value in {**told, **place}.items() if name in own}
         if "dataset" in own:
@@ -144,7 +145,7 @@ class Stream(ABC):
 
         Where a class does not say them, a stream of one seed is made to see.
         """
-        names = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        names = [f.name for f in dataclasses.fields(cls)]
         told = tuple((n, _whole(settings[n])) for n in sorted({*names, "stream", "data"} & settings.keys()))
         return _sizes(cls, told)
 

@@ -158,7 +158,7 @@ def _turned(shape: tuple[int, int], degrees: float) -> np.ndarray:
 
 def _rectangle(stream: Any) -> tuple[int, int]:
     """The squarest picture that items without a height and width fill exactly."""
-    size = stream.pixels if isinstance(stream, ClassStream) else stream.neurons
+    size = stream.pixels if isinstance(stream, ClassStream) else stream.neurons - stream.classes
     high = next(h for h in range(math.isqrt(size), 0, -1) if size % h == 0)
     return high, size // high
 

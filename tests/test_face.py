@@ -62,9 +62,9 @@ def test_a_name_that_is_not_there_is_answered_with_one_that_is() -> None:
 
 def test_a_grid_is_every_combination_seed_by_seed() -> None:
     base = en.Experiment(**SMALL, method="rehearsal")
-    runs = base.grid(strength=np.array([0.1, 0.5]), seed=range(2), vertex=[2, 3.0])
-    assert [(e.seed, e.strength, e.vertex) for e in runs] == [
-        (s, g, n) for s in (0, 1) for g in (0.1, 0.5) for n in (2, 3)
+    runs = base.grid(strength=np.array([0.1, 0.5]), seed=range(2), decay=(1, 0.9))
+    assert [(e.seed, e.strength, e.decay) for e in runs] == [
+        (s, g, n) for s in (0, 1) for g in (0.1, 0.5) for n in (1, 0.9)
     ]
     assert all(e.memories == 6 for e in runs)
     assert base.grid() == [base]

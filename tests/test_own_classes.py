@@ -170,6 +170,14 @@ def test_a_stream_of_ones_own(file: str) -> None:
     assert planning.sizes(runs[0]) == (18, 2, 20)
 
 
+def test_a_list_among_settings_is_one_that_nobody_changes(file: str) -> None:
+    run = read(SMALL, {"stream": f"{file}:Corners"})
+    cls: Any = checks.stream_class(run.stream)
+    several = {**dict(run), "noise": [0.1, 0.2]}
+    assert cls.made(several, replicas=Replicas((0,))).noise == (0.1, 0.2)
+    assert hash(cls.made(several, replicas=Replicas((0,))))
+
+
 def test_a_class_stream_of_ones_own(file: str) -> None:
     """Derived from ours it is made of a data set too: here every task is the first."""
     run = read(SMALL, {"stream": f"{file}:Mirrored", "data": "digits"})

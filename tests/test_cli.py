@@ -76,14 +76,14 @@ def command(*arguments: str) -> list[str]:
         ("--method ewc --strengths strong", "strengths must be numbers such as"),
         ("--seeds 0", "seeds must be how many"),
         ("--seeds 1,x", "seeds must be how many"),
-        ("--stream sideways", "stream must be 'permuted'"),
+        ("--stream sideways", "stream must be one of permuted, .*:Class, not 'sideways'"),
         ("--dtype float16", "dtype must be 'float64', 'float32' or 'mixed'"),
         ("--dtype mixed --kernel reference", "dtype mixed needs .* numba on the CPU, not kernel reference"),
         ("--device tpu", "device must be auto, cpu or cuda"),
         ("--kernel magic", "kernel must be auto"),
         ("--data nothing.npz", "nothing.npz: no such file"),
         ("--config nothing.toml", "nothing.toml"),
-        ("--data states", "data must be states .* only for it"),
+        ("--data states", "data must be mnist, digits or the path of an .npz file for the stream permuted"),
     ],
 )
 def test_run_says_what_is_wrong_and_writes_nothing(line: str, says: str, here: Path) -> None:

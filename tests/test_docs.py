@@ -4,11 +4,15 @@ import ast
 import dataclasses
 import importlib.util
 import re
+import sys
+from pathlib import Path
 
 import page
 import pytest
 import torch
 
+import engramma as en
+from engramma.checks import module_name
 from engramma.methods import METHODS, Method
 
 
@@ -22,6 +26,28 @@ def test_the_page_on_adding_a_method_runs() -> None:
     assert accuracy.shape == (4, 2)
     none, half = accuracy[[0, 2], 0].mean(), accuracy[[1, 3], 0].mean()
     assert half > none + 0.05
+
+
+OWN = {"adding-an-interaction": "exponential.py", "adding-a-stream": "codes.py"}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_pages_on_adding_one_s_own_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All blocks, as they stand, the first being the file that the others name. What it makes is learned."""
+    monkeypatch.chdir(tmp_path)
+    first, *rest = page.blocks(page.PAGE.parent / f"{name}.md")
+    (tmp_path / OWN[name]).write_text(first)
+    try:
+        found = page.run(first, *rest)
+    finally:
+        sys.modules.pop(module_name(f"./{OWN[name]}"))  # that it is there: it was the file that was named
+    result = found["result"]
+    assert isinstance(result, en.Result)
+    assert result.accuracy.diagonal(axis1=1, axis2=2).min() > 0.4  # of four classes, or ten
+    if name == "adding-a-stream":  # what is rehearsed is kept
+        assert (result.average[1::2] > result.average[::2] + 0.1).all()
 
 
 def test_the_code_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:

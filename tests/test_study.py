@@ -457,13 +457,12 @@ class Small(Method):  # holds on to its last memories, and says that this is all
     @classmethod
     def rehearsed(cls, settings, strength, items, task): return 0, 0
 
-class Loose:
+class Loose(Method):
     def start(self, theta): return None
     def rehearse(self, state, now): return None
     def steer(self, state, now, theta, grad): return grad
     def observe(self, state, now, grad, step, move): return state
     def consolidate(self, state, now, theta): return state
-    def report(self, state): return {}
 """
 
 

@@ -10,20 +10,24 @@ import importlib.util
 import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from engramma.paper import numbers as paper
 
 if TYPE_CHECKING:
+    from engramma.interactions import Interaction
+    from engramma.losses import Loss
     from engramma.methods import Method
+    from engramma.streams import Stream
+
+T = TypeVar("T")
 
 log = logging.getLogger("engramma")
-HOOKS = ("start", "rehearse", "steer", "observe", "consolidate", "report")
 LARGE = 1e30  # single precision holds it
 
 
@@ -100,31 +104,64 @@ def _module_of_file(path: Path) -> ModuleType:
     return sys.modules[name]
 
 
-def method_class(name: str) -> type[Method]:
-    """A method by its name, or imported from package.module:Class or ./file.py:Class and checked.
-
-    One that has the hooks alone is given the rest as `Method` has it.
-    """
-    from engramma.methods import METHODS, Method
-
-    if name in METHODS:
-        return METHODS[name]
+def _class(what: str, name: str, known: Mapping[str, type[T]], base: type[T]) -> type[T]:
+    """A class by its name in `known`, or one of one's own by its place: a dataclass derived from `base`."""
+    if name in known:
+        return known[name]
     if ":" not in name:
-        near = difflib.get_close_matches(name, METHODS, 1)
+        near = difflib.get_close_matches(name, known, 1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise ValueError(
-            f"method must be one of {', '.join(METHODS)}, package.module:Class or ./file.py:Class, "
+            f"{what} must be one of {', '.join(known)}, package.module:Class or ./file.py:Class, "
             f"not {name!r}{hint}"
         )
-    found = imported(name, "method")
-    missing = [hook for hook in HOOKS if not callable(getattr(found, hook, None))]
-    if not isinstance(found, type) or missing:
-        raise ValueError(
-            f"method {name} must be a class with {', '.join(HOOKS)}; it lacks {', '.join(missing)}"
-        )
-    for part, value in vars(Method).items():
-        if not part.startswith("_") and not hasattr(found, part):
-            setattr(found, part, value)
+    found = imported(name, what)
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ValueError(f"{what} {name} must be a class derived from engramma.{base.__name__}")
+    if lacking := sorted(getattr(found, "__abstractmethods__", ())):
+        raise ValueError(f"{what} {name} must say what its {', '.join(lacking)} is")
+    return found
+
+
+def _made_of(what: str, name: str, cls: type[T], *given: str) -> type[T]:
+    """The class, having seen that it can be made of what is `given`, and a default for every other field."""
+    none = dataclasses.MISSING
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    bare = [f.name for f in fields if f.init and f.default is f.default_factory is none]
+    if lacking := [field for field in bare if field not in given]:
+        raise ValueError(f"{what} {name} must have a default for {', '.join(lacking)}")
+    return cls
+
+
+def method_class(name: str) -> type[Method]:
+    """A method by its name, or imported from package.module:Class or ./file.py:Class and checked."""
+    from engramma.methods import METHODS, Method
+
+    return _class("method", name, METHODS, Method)
+
+
+def interaction_class(name: str) -> type[Interaction]:
+    """An interaction, in the same way: it is made of n."""
+    from engramma.interactions import INTERACTIONS, Interaction
+
+    return _made_of("interaction", name, _class("interaction", name, INTERACTIONS, Interaction), "n")
+
+
+def loss_class(name: str) -> type[Loss]:
+    """A loss, in the same way."""
+    from engramma.losses import LOSSES, Loss
+
+    return _made_of("loss", name, _class("loss", name, LOSSES, Loss))
+
+
+def stream_class(name: str) -> type[Stream]:
+    """A stream, in the same way: `Stream.made` makes it of a run's settings."""
+    from engramma.streams import STREAMS, Stream
+
+    found = _class("stream", name, STREAMS, Stream)
+    fields = dataclasses.fields(found) if dataclasses.is_dataclass(found) else ()
+    if not {"replicas", "tasks"} <= {field.name for field in fields}:
+        raise ValueError(f"stream {name} must be a dataclass with the fields replicas and tasks")
     return found
 
 
@@ -173,13 +210,11 @@ def complete(
     from engramma.methods import Penalty
 
     cls = method_class(name)
-    key = getattr(cls, "strength_name", None)
+    key = cls.strength_name
     if key is None and strength is not None:
         raise ValueError(f"strength must be left out for {name}, which has none")
     if key in settings:
         raise ValueError(f"settings.{key} must be given as strength")
-    if not dataclasses.is_dataclass(cls):
-        return settings, strength
     known = [field.name for field in dataclasses.fields(cls) if field.init]
     unknown = [f"settings.{k}" for k in settings if k not in known]
     if unknown:

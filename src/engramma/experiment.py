@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import json
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -24,12 +25,22 @@ from pydantic import (
     model_validator,
 )
 
-from engramma.checks import LARGE, complete, explain, method_class, shown
+from engramma.checks import (
+    LARGE,
+    complete,
+    explain,
+    interaction_class,
+    loss_class,
+    method_class,
+    shown,
+    stream_class,
+)
 
 VARYING = ("seed", "strength", "learning_rate", "initial_temperature", "final_temperature")
 # Settings younger than records, and what those without them had: said where they differ, so that names last.
 LATER = {"normalise": "velocity", "recall_leak": None, "loss": "squared", "order": None}
-STATES = {"data": "states", "tasks": 2, "items": 10}  # of a stream of states, where nothing is said
+# What hangs on the classes of a stream and a method, which may be one's own.
+OWN = ("stream", "data", "autoassociative", "method", "settings", "strength")
 
 COLDEST, HOTTEST = 1e-6, 1e6  # wide apart as they may be, what lies between two is never rounded to 0
 
@@ -65,8 +76,10 @@ class Experiment(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     data: str = setting("mnist", "Tasks", "mnist, digits, states, or the path of an .npz with arrays x and y")
-    stream: Literal["permuted", "rotated", "split", "states"] = setting(
-        "permuted", "Tasks", "how tasks are made of the data"
+    stream: str = setting(
+        "permuted",
+        "Tasks",
+        "how tasks are made of the data: permuted, rotated, split, states, or your own ./file.py:Class",
     )
     tasks: int = setting(5, "Tasks", "how many, one after another", ge=1, le=1000)
     items: int = setting(10_000, "Tasks", "items a task, training and test", ge=1, lt=2**31)
@@ -85,8 +98,11 @@ class Experiment(BaseModel):
     size: int = setting(100, "Tasks", "states: neurons", ge=1, le=1_000_000)
 
     vertex: float = setting(2.0, "Network", "n of the interaction function", ge=1e-6, le=1e6)
-    interaction: Literal["leaky", "rectified", "polynomial"] = setting(
-        "leaky", "Network", "x^n where x > 0; elsewhere a leak, 0, or x^n"
+    interaction: str = setting(
+        "leaky",
+        "Network",
+        "x^n where x > 0; elsewhere a leak, 0, or x^n: leaky, rectified, polynomial, or your own "
+        "./file.py:Class",
     )
     leak: float = setting(0.01, "Network", "slope of the leaky interaction below 0", ge=-LARGE, le=LARGE)
     recall_leak: Annotated[float | None, Optional] = setting(
@@ -98,8 +114,11 @@ class Experiment(BaseModel):
     )
     memories: int = setting(512, "Network", "how many", ge=1, le=1_000_000)
     spread: float = setting(0.1, "Network", "standard deviation of the initial memories", gt=0, le=LARGE)
-    loss: Literal["squared", "logistic"] = setting(
-        "squared", "Network", "(t - tanh o)^(2m), or the cross entropy log(1 + exp(-2 t o))"
+    loss: str = setting(
+        "squared",
+        "Network",
+        "squared: (t - tanh o)^(2m); logistic: the cross entropy log(1 + exp(-2 t o)); or your own "
+        "./file.py:Class",
     )
     exponent: int = setting(1, "Network", "m of the squared loss", ge=1, le=1000)
     autoassociative: bool = setting(
@@ -145,41 +164,41 @@ class Experiment(BaseModel):
     )
     seed: int = setting(0, "Training", "of the data, the initial memories and all chance", ge=0, lt=2**63)
     fork: str | None = Field(  # continued from the end of a task of another run
-        None, description="run@task this run continues", pattern=r"^[0-9a-f]{20}@\d{1,3}$"
+        default=None, description="run@task this run continues", pattern=r"^[0-9a-f]{20}@\d{1,3}$"
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _say_the_rest(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("stream") == "states":
-            return {**STATES, "autoassociative": True, **given}
-        if isinstance(given, dict) and given.get("data") == "digits":
-            return {"items": 1000, **given}  # it has no 10,000
-        return given
+    if not TYPE_CHECKING:  # which knows the settings by their names
+
+        def __init__(self, /, **settings: Any) -> None:
+            """Errors are one line: setting, allowed, given."""
+            try:
+                super().__init__(**settings)
+            except ValidationError as error:
+                raise ValueError(explain(error, list(type(self).model_fields))) from None
+            self.__dict__["_told"] = settings
 
     @model_validator(mode="wrap")
     @classmethod
-    def _suit_the_method(cls, given: Any, read: Callable[[Any], Experiment]) -> Experiment:
-        """In two steps: a method of one's own is imported when all else is right."""
-        made = read(given)
-        suits = getattr(method_class(made.method), "suits", {})
-        return read({**suits, **given}) if isinstance(given, dict) and suits else made
+    def _say_the_rest(cls, given: Any, read: Callable[[Any], Experiment]) -> Experiment:
+        """With what suits the stream and the method, where nothing is said of it."""
+        if not isinstance(given, dict):
+            return read(given)
+        names = [str(given.get(key, cls.model_fields[key].default)) for key in ("stream", "method")]
+        if any(":" in name for name in names):  # of one's own: imported when all else is right
+            read({k: v for k, v in given.items() if k not in OWN})
+        stream, method = stream_class(names[0]), method_class(names[1])
+        told = {"data": stream.sources[0], "autoassociative": stream.autoassociative, **stream.suits}
+        if given.get("data") == "digits":
+            told["items"] = 1000  # it has no 10,000
+        return read({**told, **method.suits, **given})
 
     @model_validator(mode="after")
     def _fits_together(self) -> Experiment:
-        states = self.stream == "states"
-        if self.autoassociative != states:
-            raise ValueError("autoassociative must be true for a stream of states and false for others")
-        if states != (self.data == "states") and not (states and self.data.endswith(".npz")):
-            raise ValueError("data must be states (or an .npz) for a stream of states, and only for it")
-        if self.data not in ("mnist", "digits", "states") and not self.data.endswith(".npz"):
-            raise ValueError(
-                f"data must be mnist, digits, states or the path of an .npz file, not {self.data!r}"
-            )
+        stream_class(self.stream).check(dict(self))
+        interaction_class(self.interaction)
+        loss_class(self.loss)
         if self.recall_leak is not None and self.interaction != "leaky":
             raise ValueError("recall_leak must be left out: only the leaky interaction has a leak")
-        if states and self.flips > self.size:
-            raise ValueError(f"flips must be at most size, {self.size} neurons, not {self.flips}")
         # The description holds every setting of the method: one that changes its defaults later is another.
         full, strength = complete(self.method, self.settings, self.strength, self.vertex)
         object.__setattr__(self, "settings", full)
@@ -214,6 +233,21 @@ class Experiment(BaseModel):
         after = self.fork.partition("@")[2] if self.fork else ""
         return self.canonical(*VARYING, "fork") + after
 
+    def grid(self, **lists: Any) -> list[Experiment]:
+        """Every combination of the values listed, each as if it had been written out: what was left to be
+        chosen here is chosen anew. All of the first seed, then all of the next."""
+        names = sorted(lists, key=lambda name: name != "seed")
+        for name in names:
+            many = lists[name].tolist() if hasattr(lists[name], "tolist") else lists[name]
+            lists[name] = (
+                [many] if isinstance(many, str | dict) or not isinstance(many, Iterable) else list(many)
+            )
+            if not lists[name]:
+                raise ValueError(f"{name} must be at least one value")
+        told: dict[str, Any] = self.__dict__["_told"]
+        points = itertools.product(*(lists[name] for name in names))
+        return [Experiment(**{**told, **dict(zip(names, point, strict=True))}) for point in points]
+
     def but(self, **changes: Any) -> Experiment:
         """The same with other settings, checked again."""
         return read({**self.model_dump(), **changes})
@@ -222,10 +256,7 @@ class Experiment(BaseModel):
 def read(*parts: dict[str, Any]) -> Experiment:
     """An experiment from settings, later parts winning. Errors are one line: setting, allowed, given."""
     merged = {key: value for part in parts for key, value in part.items()}
-    try:
-        return Experiment.model_validate(merged)
-    except ValidationError as error:
-        raise ValueError(explain(error, list(Experiment.model_fields))) from None
+    return Experiment(**merged)
 
 
 def described(told: dict[str, Any]) -> Experiment:

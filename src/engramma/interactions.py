@@ -5,6 +5,7 @@ Axes are free: both functions act on each entry of a tensor alone.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -26,8 +27,8 @@ def power(x: Tensor, n: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Interaction:
-    """Base of the three: x^n where x > 0; each says what happens elsewhere."""
+class Interaction(ABC):
+    """Base of the three, x^n where x > 0, each of which says what happens elsewhere; and of one's own."""
 
     n: float
 
@@ -36,11 +37,13 @@ class Interaction:
         if not 1e-6 <= self.n <= 1e6:
             raise ValueError(f"vertex must be a number above 0, from 1e-06 to 1e+06, not {self.n}")
 
+    @abstractmethod
     def value(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
+        """f(x)."""
 
+    @abstractmethod
     def slope(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
+        """f'(x)."""
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,29 @@ Axes are free: both functions act on each entry alone.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 
+class Loss(ABC):
+    """Base of every loss. A class of one's own says its value and its slope."""
+
+    m = 0  # how the compiled kernels tell the ones they know apart
+
+    @abstractmethod
+    def value(self, o: Tensor, t: Tensor) -> Tensor:
+        """What the score costs."""
+
+    @abstractmethod
+    def slope(self, o: Tensor, t: Tensor) -> Tensor:
+        """The derivative of that by the score."""
+
+
 @dataclass(frozen=True)
-class Squared:
+class Squared(Loss):
     """(t - tanh o)^(2m): Algorithm 1 of the paper, m its error exponent."""
 
     m: int = 1
@@ -30,7 +45,7 @@ class Squared:
 
 
 @dataclass(frozen=True)
-class Logistic:
+class Logistic(Loss):
     """log(1 + exp(-2 t o)): the cross entropy of the target, where the neuron is on with probability
     (1 + tanh o) / 2. Its slope is the error alone: what is wrong is mended however saturated it is."""
 
@@ -43,5 +58,5 @@ class Logistic:
         return torch.tanh(o) - t
 
 
-Loss = Squared | Logistic
+LOSSES: dict[str, type[Loss]] = {"squared": Squared, "logistic": Logistic}
 SQUARED = Squared()

@@ -112,6 +112,7 @@ def tune(
     from engramma.runs import study
     from engramma.runs.cluster import run as cluster_run
     from engramma.search import choice as chosen
+    from engramma.search import spaces
     from engramma.search import tune as tuning
     from engramma.store.records import Store
 
@@ -130,11 +131,13 @@ def tune(
     made: list[Search] = []
     for name in names or ["vanilla"]:
         for vertex in numbers(vertices, "vertices"):
-            parts = (name, vertex, told, scale, searched)
+            about = (name, vertex, told, scale, searched)
             if grid:
-                made.append(_grid(*parts, rates, temperatures))
+                made.append(
+                    spaces.grid_of(*about, _numbers(rates, "rates"), _numbers(temperatures, "temperatures"))
+                )
             else:
-                made.append(_strength(*parts, trials, range_))
+                made.append(spaces.strength_of(*about, trials, _numbers(range_, "range")))
     records = Store(store)
     interrupt.keeps(
         lambda: (
@@ -165,63 +168,8 @@ def _seeds(text: str) -> tuple[int, ...]:
     return tuple(asked) if "," in text else tuple(FIRST_SEED + seed for seed in asked)
 
 
-def _base(
-    study_name: str, method: str, vertex: float, told: dict[str, Any], scale: str | None
-) -> tuple[Any, str]:
-    """(the experiment to search with, its scale): the study's at the scale, then what was told."""
-    from engramma import studies
-    from engramma.experiment import read
-
-    if scale is None:
-        scale = "paper" if told.get("data", "digits") == "mnist" else "demo"
-    if scale not in studies.SCALES:
-        raise ValueError(f"scale must be one of {', '.join(studies.SCALES)}, not {scale!r}")
-    of = studies.load(study_name)
-    return read(of.settings, of.scales[scale].settings, told, {"method": method, "vertex": vertex}), scale  # type: ignore[index]
-
-
-def _strength(
-    name: str,
-    vertex: float,
-    told: dict[str, Any],
-    scale: str | None,
-    seeds: tuple[int, ...],
-    trials: int | None,
-    span: str | None,
-) -> Search:
-    from engramma.search import spaces as searches
-
-    if searches.strength_kind(name) == "lambda":
-        told = {**told, "strength": 1.0}  # of no account: the search is for it
-    known = name if searches.study_of(name) else "ewc"  # one of one's own: the sizes of the paper's searches
-    base, scale = _base(known, name, vertex, told, scale)
-    ends = numbers(span, "range") if span else None
-    if ends is not None and len(ends) != 2:
-        raise ValueError(f"range must be two numbers such as 1,1e6, not {span!r}")
-    return searches.strength_search(base, scale, seeds, trials, (ends[0], ends[1]) if ends else None)
-
-
-def _grid(
-    name: str,
-    vertex: float,
-    told: dict[str, Any],
-    scale: str | None,
-    seeds: tuple[int, ...],
-    rates: str | None,
-    temperatures: str | None,
-) -> Search:
-    from engramma import studies
-    from engramma.search import spaces as searches
-
-    base, scale = _base("general-smallest", name, vertex, told, scale)
-    of = studies.load("general-smallest")
-    default = {**of.rows[0].grid, **of.scales[scale].grid}  # type: ignore[index]
-    return searches.grid_search(
-        base,
-        seeds,
-        numbers(rates, "rates") if rates else [float(v) for v in default["learning_rate"]],
-        numbers(temperatures, "temperatures") if temperatures else [float(v) for v in default["temperature"]],
-    )
+def _numbers(text: str | None, name: str) -> list[float] | None:
+    return numbers(text, name) if text else None
 
 
 def _draw(found: list[Found], store: Any, out: Path) -> list[Path]:

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engramma.interactions import INTERACTIONS, Interaction
+from engramma.checks import interaction_class
+from engramma.interactions import Interaction
 from engramma.kernels import kernel_for
 from engramma.methods import Vanilla
 from engramma.network import DenseMemory, Relaxed
@@ -68,9 +69,7 @@ class AssociativeMemory:
         kernel: str = "auto",
     ) -> None:
         if isinstance(interaction, str):
-            if interaction not in INTERACTIONS:
-                raise ValueError(f"interaction must be one of {', '.join(INTERACTIONS)}, not {interaction!r}")
-            interaction = INTERACTIONS[interaction](vertex)
+            interaction = interaction_class(interaction)(vertex)
         if not temperature > 0:
             raise ValueError(f"temperature must be above 0, not {temperature}")
         self.interaction, self.temperature = interaction, temperature

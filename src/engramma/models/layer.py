@@ -11,7 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from engramma.interactions import INTERACTIONS, Interaction, LeakyRectifiedPolynomial
+from engramma.checks import interaction_class
+from engramma.interactions import Interaction, LeakyRectifiedPolynomial
 from engramma.kernels import kernel_for
 from engramma.network import DenseMemory
 
@@ -91,9 +92,7 @@ def _precise(dtype: torch.dtype) -> None:
 
 
 def _interaction(name: str, n: float, leak: float) -> Interaction:
-    if name not in INTERACTIONS:
-        raise ValueError(f"interaction must be one of {', '.join(INTERACTIONS)}, not {name!r}")
-    kind = INTERACTIONS[name]
+    kind = interaction_class(name)
     return kind(n, leak) if kind is LeakyRectifiedPolynomial else kind(n)
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from engramma.checks import method_class
+from engramma.checks import method_class, stream_class
 from engramma.experiment import Experiment
 
 SHARE = 0.8  # of the device's free memory
@@ -19,37 +18,21 @@ CPU_SHARE = 0.5  # of the free memory of a machine that has other things to do
 FULL = 40_000  # items a step that keep a GPU busy: below, more replicas are nearly free
 SMALL = 5e8  # multiplications an epoch below which a second thread costs more than it brings
 GROUPS = Path("/sys/fs/cgroup")
-_NEURONS = {"mnist": (784, 10), "digits": (64, 10)}
 
 
 def sizes(e: Experiment) -> tuple[int, int, int]:
     """(N neurons, K scored neurons, B training items of a task)."""
-    if e.stream == "states":
-        return e.size, e.size, e.items
-    pixels, classes = _NEURONS.get(e.data) or _own(e.data)
-    return pixels + e.tasks * e.task_id + classes, classes, e.items - round(e.items * e.test_share)
-
-
-def _own(path: str) -> tuple[int, int]:
-    from engramma.streams.datasets import kept
-
-    dataset = kept(path)
-    return dataset.x.shape[1], dataset.classes
+    return stream_class(e.stream).sizes(dict(e))
 
 
 def rehearsed(e: Experiment, task: int) -> tuple[float, float]:
     """Items beside the task's own in an epoch of `task`: (trained on, looked at in every step)."""
-    return _ask(e, "rehearsed")(e.settings, e.strength, sizes(e)[2], task)
-
-
-def _ask(e: Experiment, cost: str) -> Callable[..., Any]:
-    """What the method's class says it costs."""
-    return getattr(method_class(e.method), cost)
+    return method_class(e.method).rehearsed(e.settings, e.strength, sizes(e)[2], task)
 
 
 def memories(e: Experiment) -> tuple[int, int]:
     """How many there are in all, and how many of them learn at once."""
-    return _ask(e, "memories")(e.settings, e.memories, e.tasks)
+    return method_class(e.method).memories(e.settings, e.memories, e.tasks)
 
 
 def _batch(e: Experiment, most: float) -> float:
@@ -109,7 +92,7 @@ def memory(experiments: Sequence[Experiment]) -> int:
     rows = len({e.seed for e in experiments})
     test = first.items - items if first.stream != "states" else items
     kept_rows = rows if len({e.strength for e in experiments}) == 1 else count
-    arrays = count * memories(first)[0] * neurons * (8 + _ask(first, "state_arrays")(tasks))
+    arrays = count * memories(first)[0] * neurons * (8 + method_class(first.method).state_arrays(tasks))
     scratch = 6 * count * (max(step, test) + guarded) * memories(first)[0]
     held = (neurons + scored) * (rows * (items + tasks * test) + 2 * kept_rows * (items + extra))
     return int(1.2 * number * (arrays + scratch + held))

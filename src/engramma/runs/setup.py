@@ -6,20 +6,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from engramma.checks import method_class
+from engramma.checks import interaction_class, loss_class, method_class, stream_class
 from engramma.experiment import VARYING, Experiment
-from engramma.interactions import INTERACTIONS, LeakyRectifiedPolynomial
+from engramma.interactions import LeakyRectifiedPolynomial
 from engramma.kernels import kernel_for
-from engramma.losses import Logistic, Squared
+from engramma.losses import Squared
 from engramma.methods import Method
 from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser, temperature
 from engramma.replicas import Replicas
-from engramma.streams import ClassStream, StateStream, Stream, datasets
+from engramma.streams import Stream
 from engramma.train import Moment, train
 
 
@@ -58,24 +57,9 @@ def build(
     arithmetic = kernel_for(device, kernel, mixed)
     dtype = torch.float64 if mixed else getattr(torch, first.dtype)
     place: dict[str, Any] = {"device": device, "dtype": dtype}
-    if first.stream == "states":
-        keys = {k: getattr(first, k) for k in ("tasks", "items", "size", "flips")}
-        states = None if first.data == "states" else _states(first.data)
-        stream = StateStream(replicas, states=states, kernel=arithmetic, **keys, **place)
-        found, told = ((s.tasks, s.items, s.size) for s in (stream, first))
-        if found != told:
-            raise datasets.DataError(
-                "tasks, items and size must be {}, {} and {}, as in {}, not {}, {} and {}".format(
-                    *found, first.data, *told
-                )
-            )
-    else:
-        keys = ("tasks", "items", "test_share", "fraction", "angle", "task_id", "threshold", "binary")
-        chosen = {k: getattr(first, k) for k in keys}
-        chosen["order"] = None if first.order is None else tuple(first.order)
-        dataset = datasets.kept(first.data, data_dir)
-        stream = ClassStream(dataset, replicas, first.stream, **chosen, kernel=arithmetic, **place)
-    form = INTERACTIONS[first.interaction]
+    parts = {**place, "replicas": replicas, "kernel": arithmetic}
+    stream = stream_class(first.stream).made(dict(first), data_dir, **parts)
+    form, loss = interaction_class(first.interaction), loss_class(first.loss)
     leak = {"leak": first.leak} if form is LeakyRectifiedPolynomial else {}
     recall = None
     if first.recall_leak is not None:
@@ -84,17 +68,14 @@ def build(
         stream.neurons,
         stream.classes,
         form(first.vertex, **leak),
-        Squared(first.exponent) if first.loss == "squared" else Logistic(),
+        Squared(first.exponent) if loss is Squared else loss(),
         first.autoassociative,
         kernel=arithmetic,
         recall=recall,
     )
     cls = method_class(first.method)
-    key = getattr(cls, "strength_name", None)
-    try:
-        method = cls(**first.settings, **({key: _each(experiments, "strength")} if key else {}))
-    except TypeError as error:  # of a class of one's own, which says no more about its settings
-        raise ValueError(f"method {first.method} does not take these settings: {error}") from None
+    key = cls.strength_name
+    method = cls(**first.settings, **({key: _each(experiments, "strength")} if key else {}))
     count, awake = cls.memories(first.settings, first.memories, first.tasks)
     optimiser = Optimiser(
         _each(experiments, "learning_rate"),
@@ -134,11 +115,3 @@ def _temperatures(experiments: Sequence[Experiment], key: str, awake: int, neuro
 def _each(experiments: Sequence[Experiment], key: str) -> Any:
     values = tuple(getattr(e, key) for e in experiments)
     return values[0] if len(set(values)) == 1 else values
-
-
-def _states(path: str) -> np.ndarray:
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as found:
-            return found["states"]
-    except Exception as error:  # numpy raises many kinds for a damaged or pickled archive
-        raise datasets.DataError(f"{path}: not an .npz with an array `states` ({error})") from None

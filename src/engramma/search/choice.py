@@ -22,6 +22,7 @@ from engramma.checks import explain
 from engramma.experiment import VARYING, Experiment, read_toml
 from engramma.paper import numbers as paper
 from engramma.store.outputs import whole
+from engramma.store.records import Store
 
 if TYPE_CHECKING:
     from engramma.search.tune import Found
@@ -92,6 +93,39 @@ def choice(found: Found) -> Choice:
         method=base.method, vertex=base.vertex, kind=search.kind, settings=base.settings,
         experiment=told, search=about, **{**strength, **found.best},
     )  # fmt: skip
+
+
+def tune(
+    method: str,
+    vertices: float | Sequence[float] = 2.0,
+    trials: int | None = None,
+    seeds: int | Sequence[int] = 2,
+    span: tuple[float, float] | None = None,
+    scale: str | None = None,
+    store: str | Path | Store = "runs",
+    device: str = "auto",
+    kernel: str = "auto",
+    data_dir: str | Path | None = None,
+    prune: bool = False,
+    **settings: Any,
+) -> list[Choice]:
+    """Search for a method's strength at each vertex, as `engramma tune` does, and say what was chosen.
+
+    `Experiment(**chosen.parts())` is a run with it. `settings` are those of the runs; where they say nothing,
+    sizes are those of the paper's searches at `scale`. `seeds` are how many, counted from 1000, or which.
+    A search that was stopped goes on in its `store`, where its trials are kept in tune.db.
+    """
+    from engramma.runs.study import device_for
+    from engramma.search import spaces
+    from engramma.search.tune import tune as searched
+
+    chosen = tuple(range(spaces.FIRST_SEED, spaces.FIRST_SEED + seeds)) if isinstance(seeds, int) else seeds
+    many = vertices if isinstance(vertices, Sequence) else [vertices]
+    about = (settings, scale, tuple(chosen), trials, span)
+    searches = [spaces.strength_of(method, float(vertex), *about) for vertex in many]
+    place = {"device": device_for(device), "kernel": kernel, "data_dir": data_dir}
+    found = searched(searches, store if isinstance(store, Store) else Store(store), prune=prune, **place)
+    return [choice(each) for each in found]
 
 
 def write(choices: Iterable[Choice], path: Path) -> Path:

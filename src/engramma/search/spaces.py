@@ -6,12 +6,13 @@ import hashlib
 import itertools
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from engramma import studies
 from engramma.checks import LARGE, method_class
-from engramma.experiment import Experiment
+from engramma.experiment import Experiment, read
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -78,6 +79,57 @@ class Search:
         if (temperature := changes.pop("temperature", None)) is not None:
             changes |= dict.fromkeys(TEMPERATURE, temperature)
         return [self.base.but(**changes, seed=seed) for seed in self.seeds]
+
+
+def _base(
+    study_name: str, method: str, vertex: float, told: Mapping[str, Any], scale: str | None
+) -> tuple[Experiment, str]:
+    """(the experiment to search with, its scale): the study's at the scale, then what was told."""
+    if scale is None:
+        scale = "paper" if told.get("data", "digits") == "mnist" else "demo"
+    if scale not in studies.SCALES:
+        raise ValueError(f"scale must be one of {', '.join(studies.SCALES)}, not {scale!r}")
+    of = studies.load(study_name)
+    return read(
+        of.settings, of.scales[scale].settings, dict(told), {"method": method, "vertex": vertex}
+    ), scale  # type: ignore[index]
+
+
+def strength_of(
+    method: str,
+    vertex: float,
+    told: Mapping[str, Any],
+    scale: str | None,
+    seeds: tuple[int, ...],
+    trials: int | None = None,
+    span: Sequence[float] | None = None,
+) -> Search:
+    """A search for a method's strength, with the sizes of the paper's where nothing else is told."""
+    if strength_kind(method) == "lambda":
+        told = {**told, "strength": 1.0}  # of no account: the search is for it
+    known = method if study_of(method) else "ewc"  # one of one's own: the sizes of the paper's searches
+    base, scale = _base(known, method, vertex, told, scale)
+    if span is not None and len(span) != 2:
+        raise ValueError(f"range must be two numbers such as 1,1e6, not {','.join(f'{x:g}' for x in span)}")
+    return strength_search(base, scale, seeds, trials, (span[0], span[1]) if span else None)
+
+
+def grid_of(
+    method: str,
+    vertex: float,
+    told: Mapping[str, Any],
+    scale: str | None,
+    seeds: tuple[int, ...],
+    rates: Sequence[float] | None = None,
+    temperatures: Sequence[float] | None = None,
+) -> Search:
+    """A search of learning rate and temperature, likewise."""
+    base, scale = _base("general-smallest", method, vertex, told, scale)
+    of = studies.load("general-smallest")
+    default = {**of.rows[0].grid, **of.scales[scale].grid}  # type: ignore[index]
+    return grid_search(
+        base, seeds, list(rates or default["learning_rate"]), list(temperatures or default["temperature"])
+    )
 
 
 def strength_kind(method: str) -> Kind:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from engramma.checks import module_name
+from engramma.checks import module_name, shown
 from engramma.experiment import Experiment, described
 from engramma.methods import METHODS
 from engramma.store.claims import part
@@ -41,6 +41,20 @@ from engramma.store.files import (
 
 log = logging.getLogger("engramma")
 NAME = re.compile(r"[0-9a-f]{20}")
+# What may be a class of one's own: the settings that only it knows, with their types, and what may stand in
+# their places while the others are looked at.
+OWN: dict[str, tuple[dict[str, tuple[type, ...]], dict[str, Any]]] = {
+    "method": (
+        {"method": (str,), "settings": (dict,), "strength": (int, float, type(None))},
+        {"method": "vanilla", "settings": {}, "strength": None},
+    ),
+    "stream": (
+        {"stream": (str,), "data": (str,), "autoassociative": (bool,)},
+        {"stream": "permuted", "data": "mnist", "autoassociative": False},
+    ),
+    "interaction": ({"interaction": (str,)}, {"interaction": "polynomial"}),
+    "loss": ({"loss": (str,)}, {"loss": "squared"}),
+}
 
 
 @dataclass(frozen=True)
@@ -82,11 +96,12 @@ class Record:
 
 
 def experiment_of(description: Mapping[str, Any]) -> Experiment:
-    """What was run. A file is no reason to import code: a method of one's own must be there already."""
-    module, own, _ = str(description.get("method")).rpartition(":")
-    if own and module_name(module) not in sys.modules:
-        run = digest(dict(description))[:20]
-        raise ValueError(f"run {run} is of a method of one's own: name it (--method {module}:...)")
+    """What was run. A file is no reason to import code: a class of one's own must be there already."""
+    for what in OWN:
+        module, own, _ = str(description.get(what)).rpartition(":")
+        if own and module_name(module) not in sys.modules:
+            run = digest(dict(description))[:20]
+            raise ValueError(f"run {run} is of a {what} of one's own: name it (--{what} {module}:...)")
     return described(dict(description))
 
 
@@ -261,19 +276,22 @@ def _names(value: Any) -> bool:
 def _check_description(told: Any) -> None:
     """It must be what the Experiment of these settings says of itself, every setting there.
 
-    Of a method of one's own, which is not imported for a file's sake, the settings are not known.
+    A class of one's own is not imported for a file's sake, and what only it knows is not known: the settings
+    of a method, the data of a stream.
     """
     if not isinstance(told, dict):
         raise ValueError("description must be a table")
-    whole, unknown = told, {}
-    if ":" in str(told.get("method")):
-        unknown = {name: told.get(name) for name in ("method", "settings", "strength")}
-        strength = unknown["strength"]
-        if not isinstance(unknown["method"], str) or not isinstance(unknown["settings"], dict):
-            raise ValueError("method must be a text, settings a table")
-        if strength is not None and not (type(strength) in (int, float) and strength >= 0):
-            raise ValueError(f"strength must be a number of 0 or more, or null, not {strength!r}")
-        whole = {**told, "method": "vanilla", "settings": {}, "strength": None}
+    whole, unknown = told, dict[str, Any]()
+    for what, (kinds, known) in OWN.items():
+        if ":" not in str(told.get(what)):
+            continue
+        for name, kind in kinds.items():
+            if type(told[name]) not in kind:
+                raise ValueError(f"{name} must be of the type that a run's is, not {shown(told[name])}")
+            unknown[name] = told[name]
+        whole = {**whole, **known}
+    if (strength := unknown.get("strength")) is not None and not strength >= 0:
+        raise ValueError(f"strength must be a number of 0 or more, or null, not {strength!r}")
     if {**described(whole).describe(), **unknown} != told:
         raise ValueError("description must hold every setting of the run and nothing else")
 

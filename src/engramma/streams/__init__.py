@@ -1,14 +1,27 @@
 """What is learned: data sets, and the streams of tasks made of them."""
 
-from engramma.streams.pixels import (
-    KINDS,
-    ClassStream,
-    StateStream,
-    Stream,
-    Task,
-    View,
-    partial_permutation,
-    rotate,
-)
+from __future__ import annotations
 
-__all__ = ["KINDS", "ClassStream", "StateStream", "Stream", "Task", "View", "partial_permutation", "rotate"]
+from engramma.streams.pixels import KINDS, ClassStream, partial_permutation, rotate
+from engramma.streams.states import StateStream
+from engramma.streams.stream import Stream, Task, View, labelled
+
+STREAMS: dict[str, type[Stream]] = {
+    "permuted": ClassStream,
+    "rotated": ClassStream,
+    "split": ClassStream,
+    "states": StateStream,
+}
+
+__all__ = [
+    "KINDS",
+    "STREAMS",
+    "ClassStream",
+    "StateStream",
+    "Stream",
+    "Task",
+    "View",
+    "labelled",
+    "partial_permutation",
+    "rotate",
+]

@@ -1,4 +1,4 @@
-"""Streams: tasks one after another, each a view of one data set, reproducible from the seed alone.
+"""Class streams: tasks that are views of one data set: pixels permuted, images rotated, or classes split.
 
 Every seed has its own sample of items, its own permutations (angles, classes) and its own split
 into training and test items. A class stream's neurons are pixels, then task id, then classes.
@@ -7,42 +7,31 @@ into training and test items. A class stream's neurons are pixels, then task id,
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from engramma import measures
 from engramma.kernels import reference
-from engramma.network import DenseMemory, Items
+from engramma.network import Items
 from engramma.replicas import Replicas, generator
-from engramma.streams.datasets import DataError, Dataset, check_apart
+from engramma.streams.datasets import DataError, Dataset, check_apart, kept
+from engramma.streams.stream import Stream, Task, View, labelled
 
 KINDS = ("permuted", "rotated", "split")
-
-
-class Task(NamedTuple):
-    index: int
-    train: Items
-    test: Items
-    identity: slice | None = None  # the task-id neurons
-
-
-class View(NamedTuple):
-    """What one seed sees of the data set in one task."""
-
-    train: np.ndarray  # item numbers
-    test: np.ndarray
-    permutation: np.ndarray  # of the pixels: new pixel p shows old pixel permutation[p]
-    angle: float
+SHAPES = {"mnist": (784, 10), "digits": (64, 10)}  # (pixels, classes), known before the data are read
 
 
 @dataclass(frozen=True)
-class ClassStream:
+class ClassStream(Stream):
     """Classification tasks. `items` a task, of which `test_share` are set aside for testing."""
+
+    sources: ClassVar[tuple[str, ...]] = tuple(SHAPES)
 
     dataset: Dataset
     replicas: Replicas
@@ -59,7 +48,6 @@ class ClassStream:
     device: torch.device | str = "cpu"
     dtype: torch.dtype = torch.float64
     kernel: ModuleType = reference
-    _cache: dict[int, Items] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -91,9 +79,6 @@ class ClassStream:
         if round(self.items * self.test_share) < 1 or self.items - round(self.items * self.test_share) < 1:
             raise ValueError(f"items must leave at least one to train and one to test on, not {self.items}")
 
-    def __len__(self) -> int:
-        return self.tasks
-
     @property
     def distinct(self) -> int:
         """How many different tasks there are."""
@@ -117,6 +102,18 @@ class ClassStream:
     @property
     def _threshold(self) -> float:
         return float(self.dataset.threshold if self.threshold is None else self.threshold)
+
+    @classmethod
+    def made(cls, settings: Mapping[str, Any], data_dir: str | Path | None = None, **place: Any) -> Self:
+        kind = {"kind": settings["stream"]} if settings["stream"] in KINDS else {}
+        return super().made({**settings, **kind}, data_dir, **place)
+
+    @classmethod
+    def sizes(cls, settings: Mapping[str, Any]) -> tuple[int, int, int]:
+        pixels, classes = SHAPES.get(settings["data"]) or _shape(settings["data"])
+        identity = settings["tasks"] * settings["task_id"]
+        held = round(settings["items"] * settings["test_share"])
+        return pixels + identity + classes, classes, settings["items"] - held
 
     def _candidates(self, seed: int, task: int) -> np.ndarray:
         if self.kind != "split":
@@ -147,20 +144,15 @@ class ClassStream:
         return Task(task, train, self.test(task), identity)
 
     def test(self, task: int) -> Items:
-        """The test items of a task, kept for the many times they are asked for."""
-        if task not in self._cache:
+        if task not in self._tests:
             views = [self.view(seed, task) for seed in self.replicas.rows]
-            self._cache[task] = self._items(task, [(v.test, v) for v in views])
-        return self._cache[task]
+            self._tests[task] = self._items(task, [(v.test, v) for v in views])
+        return self._tests[task]
 
     def _items(self, task: int, parts: list[tuple[np.ndarray, View]]) -> Items:
         states = torch.stack([self._states(task, chosen, view) for chosen, view in parts])
         y = torch.as_tensor(np.stack([self.dataset.y[chosen] for chosen, _ in parts])).to(self.device)
-        target = torch.full((*y.shape, self.classes), -1.0, dtype=self.dtype, device=self.device)
-        target.scatter_(2, y[..., None], 1.0)
-        ids = (task << 32) + torch.arange(y.shape[1], device=self.device).expand_as(y)
-        probe = self.kernel.prepare(states, self.dtype)
-        return Items(probe, target, torch.ones_like(target[..., 0]), ids)
+        return labelled(states, y, self.classes, task, self.dtype, self.kernel)
 
     def _states(self, task: int, chosen: np.ndarray, view: View) -> Tensor:
         """(B,N) on the device: pixels, task id, and class neurons at -1."""
@@ -194,105 +186,6 @@ class ClassStream:
                 state.update(repr((view.angle, self._threshold, self.binary, self.task_id)).encode())
         return state.hexdigest()
 
-    def confusion(self, network: DenseMemory, theta: Tensor, task: int) -> Tensor:
-        """(R,C,C) counts[r, truth, predicted] of a task's test items."""
-        test = self.test(task)
-        truth = test.target.argmax(-1).repeat_interleave(len(theta) // len(test.target), 0)
-        return measures.confusion(network.predict(theta, test.probe, task), truth, self.classes)
-
-    def evaluate(self, network: DenseMemory, theta: Tensor) -> dict[str, Tensor]:
-        """{"accuracy": (R,T), "macro_f1": (R,T)} on the test items of every task."""
-        counts = [self.confusion(network, theta, task) for task in range(self.tasks)]
-        return {
-            "accuracy": torch.stack([measures.accuracy(c).double() for c in counts], 1),
-            "macro_f1": torch.stack([measures.macro_f1(c) for c in counts], 1),
-        }
-
-
-@dataclass(frozen=True)
-class StateStream:
-    """Tasks of bipolar states, learned auto-associatively over all neurons (the paper's appendix
-    "Sequential Learning Example"). `states` (tasks, items, neurons) are the user's, or None for
-    random ones, different for every seed."""
-
-    replicas: Replicas
-    tasks: int = 2
-    items: int = 10
-    size: int = 100  # neurons
-    flips: int = 5  # neurons flipped in a probe for recall
-    states: np.ndarray | None = None
-    device: torch.device | str = "cpu"
-    dtype: torch.dtype = torch.float64
-    kernel: ModuleType = reference
-
-    def __post_init__(self) -> None:
-        if self.states is not None:
-            states = np.asarray(self.states)
-            if states.ndim != 3 or not np.isin(states, (-1, 1)).all():
-                raise DataError("states must be -1 and +1 of shape (tasks, items, neurons)")
-            for name, size in zip(("tasks", "items", "size"), states.shape, strict=True):
-                object.__setattr__(self, name, size)
-        if min(self.tasks, self.items, self.size) < 1:
-            raise ValueError("tasks, items and size must be at least 1")
-        if not 0 <= self.flips <= self.size:
-            raise ValueError(f"flips must be between 0 and the {self.size} neurons, not {self.flips}")
-
-    def __len__(self) -> int:
-        return self.tasks
-
-    classes = 0
-
-    @property
-    def neurons(self) -> int:
-        return self.size
-
-    def _bipolar(self, seed: int, task: int) -> np.ndarray:
-        if self.states is not None:
-            return np.asarray(self.states)[task]
-        return generator(seed, "states", task).choice(np.array([-1, 1]), (self.items, self.size))
-
-    def __getitem__(self, task: int) -> Task:
-        if not 0 <= task < self.tasks:
-            raise IndexError(task)
-        raw = np.stack([self._bipolar(seed, task) for seed in self.replicas.rows])
-        target = torch.as_tensor(raw).to(device=self.device, dtype=self.dtype)
-        ids = (task << 32) + torch.arange(self.items, device=self.device).expand(target.shape[:2])
-        probe = self.kernel.prepare(target, self.dtype)
-        items = Items(probe, target, torch.ones_like(target[..., 0]), ids)
-        return Task(task, items, items)
-
-    def probes(self, task: int) -> Tensor:
-        """The task's states with `flips` neurons of each turned over."""
-        states = self[task].test.target.clone()
-        for row, seed in enumerate(self.replicas.rows):
-            draw = generator(seed, "flips", task)
-            for item in range(self.items):
-                states[row, item, draw.permutation(self.size)[: self.flips]] *= -1
-        return states
-
-    def hash(self) -> str:
-        state = hashlib.sha256()
-        for seed in self.replicas.rows:
-            for task in range(self.tasks):
-                state.update(self._bipolar(seed, task).astype(np.int8).tobytes())
-        return state.hexdigest()
-
-    def evaluate(self, network: DenseMemory, theta: Tensor) -> dict[str, Tensor]:
-        """{"recalled": (R,T), "stable": (R,T)}: shares of states reached from their probes, and of
-        states that one update leaves as they are."""
-        found: dict[str, list[Tensor]] = {"recalled": [], "stable": []}
-        for task in range(self.tasks):
-            states = self[task].test.target
-            states = states.repeat_interleave(len(theta) // len(states), 0)
-            probes = self.probes(task).repeat_interleave(len(theta) // len(self.replicas.rows), 0)
-            for name, begin, steps in (("recalled", probes, 50), ("stable", states, 1)):
-                end = network.relax(theta, begin, steps).state
-                found[name].append((end == states).all(-1).double().mean(1))
-        return {name: torch.stack(column, 1) for name, column in found.items()}
-
-
-Stream = ClassStream | StateStream
-
 
 def partial_permutation(size: int, fraction: float, draw: np.random.Generator) -> np.ndarray:
     """A permutation of `size` places that moves at most `fraction` of them."""
@@ -316,6 +209,11 @@ def rotate(images: np.ndarray, degrees: float, dark: float = 0.0) -> np.ndarray:
     grid = torch.nn.functional.affine_grid(matrix.expand(len(x), -1, -1), list(x.shape), align_corners=False)
     turned = torch.nn.functional.grid_sample(x, grid, align_corners=False)[:, 0].numpy() + dark
     return np.rint(turned).astype(images.dtype) if images.dtype.kind in "ui" else turned
+
+
+def _shape(path: str) -> tuple[int, int]:
+    dataset = kept(path)
+    return dataset.x.shape[1], dataset.classes
 
 
 _PLACED: dict[tuple[int, str], tuple[Dataset, Tensor]] = {}

@@ -14,7 +14,6 @@ from engramma.replicas import generator
 from engramma.show.figures import style
 from engramma.show.figures.memories import Trained, by_vertex
 from engramma.store.scores import Recorded
-from engramma.streams import StateStream
 
 
 def along(run: Trained, start: Tensor, steps: int, order: str) -> np.ndarray:
@@ -33,8 +32,8 @@ def starts(run: Trained, count: int, noise: float) -> dict[str, Tensor]:
     random = draw.integers(0, 2, (1, count, run.network.neurons)) * 2 - 1
     found = {"random states": torch.as_tensor(random).to(run.theta)}
     for task in dict.fromkeys((0, len(run.stream) - 1)):
-        stream = run.stream
-        items = stream[task].test.target if isinstance(stream, StateStream) else stream.test(task).probe
+        test = run.stream.test(task)
+        items = test.probe if run.stream.classes else test.target
         items = items[:1, :count].to(run.theta)
         turned = torch.as_tensor(draw.random(tuple(items.shape)) < noise)
         found[f"items of task {task + 1}"] = torch.where(turned, -items, items)

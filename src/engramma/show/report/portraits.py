@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from engramma import diagnostics
+from engramma.interactions import INTERACTIONS
 from engramma.methods import Now, Projection, Replay
 from engramma.network import DenseMemory, Items
 from engramma.replicas import generator
@@ -157,15 +158,17 @@ def _turned(shape: tuple[int, int], degrees: float) -> np.ndarray:
 
 def _rectangle(stream: Any) -> tuple[int, int]:
     """The squarest picture that items without a height and width fill exactly."""
-    size = stream.pixels if isinstance(stream, ClassStream) else stream.neurons
+    size = stream.pixels if isinstance(stream, ClassStream) else stream.neurons - stream.classes
     high = next(h for h in range(math.isqrt(size), 0, -1) if size % h == 0)
     return high, size // high
 
 
 def _interaction(network: DenseMemory) -> dict[str, Any]:
     f = network.recalling.interaction  # the page recalls, it does not learn
-    kind = {"LeakyRectifiedPolynomial": "leaky", "RectifiedPolynomial": "rectified"}.get(type(f).__name__)
-    return {"kind": kind or "polynomial", "n": f.n, "leak": getattr(f, "leak", 0.0)}
+    kind = {cls: name for name, cls in INTERACTIONS.items()}.get(type(f))
+    if kind is None:
+        raise DataError(f"the page cannot recall by an interaction of one's own, {type(f).__name__}")
+    return {"kind": kind, "n": f.n, "leak": getattr(f, "leak", 0.0)}
 
 
 def _measured(

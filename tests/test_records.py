@@ -147,8 +147,10 @@ def test_a_name_that_is_a_path_is_not_removed(tmp_path: Path) -> None:
 
 def test_a_store_that_is_a_file_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="must be a folder"):
+    with pytest.raises(ValueError, match="file: not an archive of records"):
         Store(tmp_path / "file").names()
+    with pytest.raises(OSError, match="must be a folder"):
+        Store(tmp_path / "file").open()
     assert Store(tmp_path / "nothing").names() == []
 
 
@@ -375,7 +377,7 @@ def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="must be a folder that can be written"):
         run([experiment()], Store(tmp_path / "file" / "runs"))
-    with pytest.raises(OSError, match="must be a folder"):
+    with pytest.raises(ValueError, match="not an archive of records"):
         run([experiment()], Store(tmp_path / "file"))
 
 

@@ -15,7 +15,7 @@ import torch
 
 from engramma import measures, methods, studies
 from engramma.cli.options import pairs
-from engramma.experiment import described
+from engramma.experiment import read
 from engramma.interactions import LeakyRectifiedPolynomial
 from engramma.kernels import kernel_for
 from engramma.methods import Method
@@ -72,7 +72,7 @@ def test_published_runs_keep_their_names() -> None:
     store = Store(RESULTS)
     records = list(store)
     assert len(records) == len(store) == 520
-    assert all(described(record.description).name == record.name for record in records)
+    assert all(read(record.description).name == record.name for record in records)
     assert {run.experiment.name for run in studies.load("table2").runs("paper")} == {r.name for r in records}
 
 

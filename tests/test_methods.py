@@ -78,7 +78,7 @@ def run(make_stream, make_network, device, dtype) -> Callable[..., list[Moment]]
         resume = (done, state) if start else None
         # Steps so large that tasks collide at once: else the projections have nothing to do in so few.
         optimiser = Optimiser(0.3, initial_temperature=0.5, final_temperature=0.5, epochs=epochs)
-        moments = train(network, stream, method, optimiser, replicas, theta, batch_size, "full", resume)
+        moments = train(network, stream, method, optimiser, replicas, theta, batch_size, resume)
         return [moment for moment in moments if moment.ends_task]
 
     return run

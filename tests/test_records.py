@@ -495,7 +495,7 @@ def test_states_come_back_as_they_were(tmp_path: Path) -> None:
     view = torch.arange(12.0).reshape(2, 6)[:, ::2]
     items = torch.tensor([[1.0, -1.0]])
     state = {
-        "anchored": Anchored(zero, zero, None, view, torch.tensor([1, 2]), None),
+        "anchored": Anchored(zero, zero, None, view, torch.tensor([1, 2])),
         "buffer": Buffer(None, torch.zeros(0, dtype=torch.long), items.expand(3, 2)),
         "plain": [1, 2.5, "text", True, None, (1, zero)],
     }

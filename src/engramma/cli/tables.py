@@ -36,7 +36,7 @@ ChangesOption = Annotated[
     Optional[list[str]],  # noqa: UP045
     typer.Option(
         "--with",
-        help="Another value of a setting in all runs (normalise=both), or of one of a method's own "
+        help="Another value of a setting in all runs (normalise=velocity), or of one of a method's own "
         "(si.damping=1). Repeat for more.",
         metavar="NAME=VALUE",
         show_default=False,

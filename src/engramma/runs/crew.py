@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import engramma
-from engramma.experiment import Experiment, described
+from engramma.experiment import Experiment, read
 from engramma.runs.pack import SMALL
 from engramma.runs.planning import work
 from engramma.store.records import Store
@@ -178,7 +178,7 @@ def main() -> None:
     sys.path[:] = order["path"]  # a method of one's own may lie anywhere
     torch.set_num_threads(order["threads"])
     try:
-        wanted = [described(told) for told in order["experiments"]]
+        wanted = [read(told) for told in order["experiments"]]
         study.run(wanted, Store(order["store"]), watch=watch, **order["options"])
     except BrokenPipeError:
         pass  # nobody listens any more

@@ -14,7 +14,7 @@ from engramma.checks import method_class
 from engramma.experiment import VARYING, Experiment
 from engramma.interactions import INTERACTIONS, LeakyRectifiedPolynomial
 from engramma.kernels import kernel_for
-from engramma.losses import Logistic, Squared
+from engramma.losses import SQUARED
 from engramma.methods import Method
 from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser, temperature
@@ -33,7 +33,6 @@ class Built(NamedTuple):
     replicas: Replicas
     theta: Tensor  # (R,M,N) initial memories
     batch_size: int | str | None
-    cut: str
 
     def train(self, resume: tuple[int, Any] | None = None) -> Iterator[Moment]:
         """Train on every task. `resume`: (tasks already learned, method state), `theta` being theirs."""
@@ -83,7 +82,7 @@ def build(
         stream.neurons,
         stream.classes,
         form(first.vertex, **leak),
-        Squared(first.exponent) if first.loss == "squared" else Logistic(),
+        SQUARED,
         first.autoassociative,
         kernel=arithmetic,
         recall=recall,
@@ -103,7 +102,6 @@ def build(
         _temperatures(experiments, "final_temperature", awake, stream.neurons),
         first.epochs,
         first.clamp,
-        first.restart,
         first.normalise,
         arithmetic,
     )
@@ -115,7 +113,6 @@ def build(
         replicas,
         replicas.memories(count, stream.neurons, first.spread, **place),
         first.batch_size,
-        first.cut,
     )
 
 

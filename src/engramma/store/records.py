@@ -9,8 +9,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import logging
 import os
 import re
@@ -25,7 +23,7 @@ import numpy as np
 import torch
 
 from engramma.checks import module_name
-from engramma.experiment import Experiment, described
+from engramma.experiment import Experiment, digest, read
 from engramma.store import packed
 from engramma.store.claims import part
 from engramma.store.files import (
@@ -90,13 +88,7 @@ def experiment_of(description: Mapping[str, Any]) -> Experiment:
     if own and module_name(module) not in sys.modules:
         run = digest(dict(description))[:20]
         raise ValueError(f"run {run} is of a method of one's own: name it (--method {module}:...)")
-    return described(dict(description))
-
-
-def digest(description: dict[str, Any]) -> str:
-    """The hash of a description, whatever version of the package wrote it."""
-    text = json.dumps(description, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return read(dict(description))
 
 
 class Store:
@@ -307,7 +299,7 @@ def _check_description(told: Any) -> None:
         if strength is not None and not (type(strength) in (int, float) and strength >= 0):
             raise ValueError(f"strength must be a number of 0 or more, or null, not {strength!r}")
         whole = {**told, "method": "vanilla", "settings": {}, "strength": None}
-    if {**described(whole).describe(), **unknown} != told:
+    if {**read(whole).describe(), **unknown} != told:
         raise ValueError("description must hold every setting of the run and nothing else")
 
 

@@ -39,13 +39,12 @@ def _steps(dtype: torch.dtype, count: int, n: float, rounds: int) -> list[dict[s
         for index in range(4):
             before = now._replace(task=task(index, items(count, dtype, seed=index)))
             state = method.consolidate(state, before, theta)
-        watches = type(method).observe is not Method.observe
 
         def run() -> None:
             grad = now.network.gradient(theta, now.task.train)
             turned = method.steer(state, now, theta, grad)
             moved, _ = rule.step(theta, turned, velocity, 1, now.network.visible)
-            if watches:
+            if method.watches:
                 method.observe(state, now, grad, turned, moved - theta)
 
         return run

@@ -21,7 +21,7 @@ import torch
 
 from benchmarks.race import write
 from engramma import studies
-from engramma.experiment import Experiment, described, read
+from engramma.experiment import Experiment, read
 from engramma.runs import cluster, study
 from engramma.store.records import Record, Store
 
@@ -75,7 +75,7 @@ def scaling(rounds: int) -> dict[str, Any]:
 
 def warmed(told: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        study.run([described(each) for each in told], Store(folder))
+        study.run([read(each) for each in told], Store(folder))
 
 
 def overhead(count: int, rounds: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from engramma.experiment import Experiment
+from engramma.runs.study import run
 from engramma.store.archive import pack, unpack
 from engramma.store.claims import part
 from engramma.store.files import Damaged
@@ -149,7 +150,7 @@ def header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
 def test_what_is_too_large_is_refused_by_what_it_says(name: str, tmp_path: Path) -> None:
     file, store = tmp_path / "large.tar.gz", Store(tmp_path / "runs")
     file.write_bytes(gzip.compress(header(f"{'0' * 20}/{name}", 2**31)))
-    with pytest.raises(ValueError, match=r"large\.tar\.gz must unpack to at most 1 GiB \(--limit\)"):
+    with pytest.raises(ValueError, match=r"large\.tar\.gz must unpack to at most 1 GiB \(runs"):
         unpack(file, store)
     with pytest.raises(ValueError, match="ends too early" if name.startswith("mem") else "must unpack"):
         unpack(file, store, limit=2**32)
@@ -208,7 +209,7 @@ def test_a_bit_turned_over_anywhere_is_said_in_one_line(store: Store, tmp_path: 
 
 
 def test_every_archive_of_ours_unpacks(tmp_path: Path) -> None:
-    archives = Path(__file__).parents[1].glob("results/*.tar.gz")
+    archives = Path(__file__).parents[1].glob("results/**/*.tar.gz")
     smallest = min(archives, key=lambda path: path.stat().st_size)
     with tarfile.open(smallest) as tar:
         held = sum(member.name.endswith("record.json") for member in tar)
@@ -232,3 +233,115 @@ def test_what_a_killed_command_left_is_removed_by_the_next(store: Store, tmp_pat
     unpack(out / "a.tar.gz", other)
     assert sorted(out.iterdir()) == sorted([mine, out / "a.tar.gz"])
     assert not list(other.path.glob(".part-*"))
+
+
+def everything(folder: Path) -> list[tuple[str, int]]:
+    return sorted((str(p.relative_to(folder)), p.stat().st_mtime_ns) for p in folder.rglob("*"))
+
+
+@pytest.fixture
+def packed(store: Store, tmp_path: Path) -> Path:
+    """The archive of a store, alone in a folder."""
+    file = tmp_path / "packed" / "table.tar.gz"
+    pack(store, file)
+    return file
+
+
+@pytest.mark.parametrize("named", ["the archive", "its folder", "beside another"])
+def test_an_archive_is_read_as_it_is(named: str, store: Store, packed: Path, tmp_path: Path) -> None:
+    """The same records by every way of asking, and nothing comes onto the disk."""
+    (tmp_path / "empty").mkdir()
+    read = {
+        "the archive": Store(packed),
+        "its folder": Store(packed.parent),
+        "beside another": Store(tmp_path / "empty", packed),
+    }[named]
+    before = everything(tmp_path)
+    assert read.names() == store.names()
+    assert [fault for _, fault in read.verify()] == [None] * 3
+    for here, there in zip(read, store, strict=True):
+        assert (here.description, here.facts) == (there.description, there.facts)
+        assert all((here.scores[k] == there.scores[k]).all() for k in there.scores)
+        assert all((here.curves[k] == there.curves[k]).all() for k in there.curves)
+        assert here.experiment in read
+        found = read.find(here.experiment)
+        assert found is not None
+        assert found.name == read.get(here.name[:12]).name == here.name
+        assert read.find(here.experiment, memories=True) is here.memories(0) is None
+    assert everything(tmp_path) == before
+    again = tmp_path / "again.tar.gz"
+    assert pack(read, again) == 3
+    assert again.read_bytes() == packed.read_bytes()
+
+
+def test_a_run_in_an_archive_is_not_run_again(store: Store, packed: Path) -> None:
+    runs = [record.experiment for record in store]
+    assert run(runs, Store(packed.parent)).ran == 0
+
+
+def test_memories_are_read_of_an_archive(tmp_path: Path) -> None:
+    experiment = Experiment(data="digits", items=50, memories=3, epochs=1, tasks=2)
+    (made,) = run([experiment], Store(tmp_path / "runs"), keep_memories=True).records
+    pack(Store(tmp_path / "runs"), tmp_path / "a.tar.gz")
+    found = Store(tmp_path / "a.tar.gz").find(experiment, memories=True)
+    assert found is not None
+    for task in range(2):
+        assert (found.memories(task) == made.memories(task)).all()  # type: ignore[union-attr]
+
+
+def test_of_a_run_that_is_there_twice_the_folder_is_read(
+    store: Store, packed: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And where it is damaged, the archive, once it was set aside."""
+    both, name = Store(store.path, packed), store.names()[0]
+    assert both.names() == store.names()
+    record = both.get(name)
+    assert record.folder == store.path / name
+    (store.path / name / "record.json").write_text("{}")
+    assert both.find(record.experiment) is not None
+    assert "set aside" in caplog.text
+    assert not (store.path / name).exists()
+
+
+def test_what_is_damaged_in_an_archive_is_left_out(
+    packed: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    parts = members(packed)
+    spoilt = [(m, c.replace(b"digits", b"digitz") if m is parts[2][0] else c) for m, c in parts]
+    file = archive(tmp_path / "b.tar.gz", *spoilt)
+    before = everything(tmp_path)
+    name = parts[2][0].name[:20]
+    assert [r.name for r in Store(file)] == [n for n in Store(packed).names() if n != name]
+    assert f"b.tar.gz:{name}: record.json is not what its checksum says" in caplog.text
+    assert Store(file).find(Store(packed).get(name).experiment) is None
+    assert everything(tmp_path) == before
+
+
+def test_other_files_in_a_store_are_named_and_left_out(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    archive(store.path / "letters.tar.gz", (tarfile.TarInfo("letters/to-a-friend.txt"), b"x"))
+    assert len(store) == 3
+    assert "letters.tar.gz: 'letters/to-a-friend.txt' is not a file of a record (left out)" in caplog.text
+    with pytest.raises(ValueError, match="not a file of a record"):
+        Store(store.path / "letters.tar.gz").names()
+
+
+def test_no_more_is_read_than_would_be_unpacked(tmp_path: Path) -> None:
+    file = tmp_path / "large.tar.gz"
+    file.write_bytes(gzip.compress(header(f"{'0' * 20}/memories.safetensors", 2**31)))
+    with pytest.raises(ValueError, match=r"large\.tar\.gz must unpack to at most 1 GiB"):
+        Store(file).names()
+
+
+def test_a_new_archive_under_an_old_name_is_read_anew(store: Store, packed: Path) -> None:
+    assert len(Store(packed)) == 3
+    store.remove(store.names()[0])
+    pack(store, packed)
+    assert len(Store(packed)) == 2
+
+
+def test_nothing_is_removed_of_an_archive(store: Store, packed: Path) -> None:
+    with pytest.raises(ValueError, match=r"lies in the archive .*table\.tar\.gz, which is only read"):
+        Store(packed.parent).remove(store.names()[0])
+    assert len(Store(packed)) == 3

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from engramma import studies
 from engramma.cli import OneLine, tables
+from engramma.store import archive
 from engramma.store.records import Record, Store
 
 
@@ -159,11 +160,24 @@ def test_what_is_wrong_is_said_in_one_line(app, store, tmp_path, words, message)
     assert "Traceback" not in error
 
 
+def test_records_of_several_folders_and_archives_make_one_table(app, store, tmp_path):
+    halves, records = [tmp_path / "a", tmp_path / "b"], list(Store(store))
+    for place, part in zip(halves, (records[::2], records[1::2]), strict=True):
+        for record in part:
+            Store(place).write(record)
+    archive.pack(Store(halves[1]), tmp_path / "b.tar.gz")
+    _, whole, _ = ask(app, "table", "table2", "--from", store, "--format", "csv")
+    _, half, _ = ask(app, "table", "table2", "--from", str(halves[0]), "--format", "csv")
+    beside = ("--from", str(tmp_path / "b.tar.gz"))
+    _, both, _ = ask(app, "table", "table2", "--from", str(halves[0]), *beside, "--format", "csv")
+    assert both == whole != half
+
+
 def test_a_store_that_is_not_there(app, tmp_path):
     for words in (("table", "table2"), ("table", "scores"), ("figure", "bars")):
         code, _, error = ask(app, *words, "--from", str(tmp_path / "none"))
         assert code == 2
-        assert "--from must be a folder of records" in error
+        assert "--from must be a folder or an archive of records" in error
     code, _, error = ask(app, "table", "scores", "--from", str(tmp_path))
     assert code == 2
     assert "has none" in error

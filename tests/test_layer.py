@@ -141,7 +141,7 @@ def test_a_plain_loop_gives_the_weights_of_ours(size: int | None) -> None:
         task = stream[index]
         optimiser = NormalisedMomentum(made.parameters(), lr=0.1 * 0.999, visible=made.visible)
         decay = torch.optim.lr_scheduler.ExponentialLR(optimiser, 0.999)
-        batches = Batches(task.train, size or task.train.probe.shape[1], "full", replicas)
+        batches = Batches(task.train, size or task.train.probe.shape[1], replicas)
         for epoch in range(1, 16):
             made.temperature.fill_(0.9 + (0.7 - 0.9) * epoch / 15)
             for batch, _ in batches.epoch(index, epoch):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from engramma import measures
 from engramma.interactions import LeakyRectifiedPolynomial
-from engramma.methods import METHODS, Method, Pseudorehearsal, Vanilla
+from engramma.methods import METHODS, Allocation, Method, Pseudorehearsal, Vanilla
 from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser
 from engramma.replicas import Replicas
@@ -42,6 +42,9 @@ CASES = {
     "allocation": Case(METHODS["allocation"], (0, 0, 0)),
     "freeze": Case(page.run(page.blocks()[0])["Freeze"], (0.1, 0.25, 0.5), 0.5),  # type: ignore[arg-type]
 }
+
+
+ONE_GROUP = Allocation(groups=1, begin="noise")  # of all memories, as they were drawn: nothing is allocated
 
 
 def test_every_method_has_a_case() -> None:
@@ -79,7 +82,7 @@ def run(make_stream, make_network, device, dtype) -> Callable[..., list[Moment]]
         resume = (done, state) if start else None
         # Steps so large that tasks collide at once: else the projections have nothing to do in so few.
         optimiser = Optimiser(0.3, initial_temperature=0.5, final_temperature=0.5, epochs=epochs)
-        moments = train(network, stream, method, optimiser, replicas, theta, batch_size, "full", resume)
+        moments = train(network, stream, method, optimiser, replicas, theta, batch_size, resume)
         return [moment for moment in moments if moment.ends_task]
 
     return run
@@ -93,8 +96,8 @@ def tensors(part: Any, name: str = "state") -> dict[str, Tensor]:
         return {}
     assert isinstance(part, tuple), f"{name} is a {type(part).__name__}; a state is NamedTuples of tensors"
     found: dict[str, Tensor] = {}
-    for field, value in zip(part._fields, part, strict=True):  # type: ignore[attr-defined]
-        found |= tensors(value, f"{name}.{field}")
+    for number, value in enumerate(part):
+        found |= tensors(value, f"{name}.{getattr(part, '_fields', range(len(part)))[number]}")
     return found
 
 
@@ -127,13 +130,14 @@ def test_together_equals_alone(case: Case, batch_size: int | None, run, near) ->
 
 
 def test_task_one_equals_vanilla(case: Case, run) -> None:
-    method = run(built(case, case.strengths[-1]), tasks=1)
+    method = run(built(case, case.strengths[-1]) if case.make is not Allocation else ONE_GROUP, tasks=1)
     assert torch.equal(method[0].theta, run(Vanilla(), tasks=1)[0].theta)
 
 
 def test_strength_nothing_equals_vanilla(case: Case, run) -> None:
     """Bit for bit, after every task."""
-    nothing, vanilla = run(built(case, 0.0)), run(Vanilla())
+    nothing = run(built(case, 0.0) if case.make is not Allocation else ONE_GROUP)
+    vanilla = run(Vanilla())
     for ours, its in zip(nothing, vanilla, strict=True):
         assert torch.equal(ours.theta, its.theta)
 
@@ -251,7 +255,8 @@ def test_less_is_forgotten(name: str, scores, vanilla: Tensor) -> None:
     found = scores(built(CASES[name], CASES[name].good))
     assert measures.forgetting(found).mean() < measures.forgetting(vanilla).mean() - 0.08
     assert measures.own(found)[:, 1].mean() > 0.4
-    torch.testing.assert_close(found[:, 0, 0], vanilla[:, 0, 0])
+    if name != "allocation":  # whose first task has fewer memories
+        torch.testing.assert_close(found[:, 0, 0], vanilla[:, 0, 0])
 
 
 def test_less_is_forgotten_by_pseudorehearsal(device, dtype) -> None:

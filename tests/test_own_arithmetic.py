@@ -177,5 +177,5 @@ def test_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_the_papers_own_stay_with_the_kernel() -> None:
     for f in (LeakyRectifiedPolynomial(3), Polynomial(2.5)):
-        for loss in (SQUARED, Squared(3)):
+        for loss in (SQUARED, Squared()):
             assert parts(numba_cpu, f, loss)[0].arithmetic is numba_cpu

@@ -184,8 +184,10 @@ def test_a_name_that_is_a_path_is_not_removed(tmp_path: Path) -> None:
 
 def test_a_store_that_is_a_file_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="must be a folder"):
+    with pytest.raises(ValueError, match="file: not an archive of records"):
         Store(tmp_path / "file").names()
+    with pytest.raises(OSError, match="must be a folder"):
+        Store(tmp_path / "file").open()
     assert Store(tmp_path / "nothing").names() == []
 
 
@@ -428,7 +430,7 @@ def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="must be a folder that can be written"):
         run([experiment()], Store(tmp_path / "file" / "runs"))
-    with pytest.raises(OSError, match="must be a folder"):
+    with pytest.raises(ValueError, match="not an archive of records"):
         run([experiment()], Store(tmp_path / "file"))
 
 
@@ -546,7 +548,7 @@ def test_states_come_back_as_they_were(tmp_path: Path) -> None:
     view = torch.arange(12.0).reshape(2, 6)[:, ::2]
     items = torch.tensor([[1.0, -1.0]])
     state = {
-        "anchored": Anchored(zero, zero, None, view, torch.tensor([1, 2]), None),
+        "anchored": Anchored(zero, zero, None, view, torch.tensor([1, 2])),
         "buffer": Buffer(None, torch.zeros(0, dtype=torch.long), items.expand(3, 2)),
         "plain": [1, 2.5, "text", True, None, (1, zero)],
     }

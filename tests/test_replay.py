@@ -66,7 +66,7 @@ def test_proportions_of_replicas(world) -> None:
 def test_buffer_and_task_are_shuffled_together_and_seen_once(world) -> None:
     state, now = lived(Rehearsal(0.25), world, 2)
     joined = type(state.items).join(now.task.train, state.items)
-    batches = list(Batches(joined, 32, "full", REPLICAS).epoch(2, 1))
+    batches = list(Batches(joined, 32, REPLICAS).epoch(2, 1))
     assert [batch.probe.shape[1] for batch, _ in batches] == [32, 16]
     ids = torch.cat([batch.ids for batch, _ in batches], 1)
     assert torch.equal(ids.sort(1).values, joined.ids.sort(1).values)

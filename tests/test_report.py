@@ -174,7 +174,7 @@ def test_report_command_writes_the_page_and_names_it(call, records, tmp_path):
 def test_report_command_says_that_there_are_no_records(call, tmp_path, store):
     done = call("report", "--from", tmp_path / store, "--out", tmp_path / "page.html")
     assert done.exit_code == 2
-    assert "from must be a folder of records" in done.stderr
+    assert "from must be a folder or an archive of records" in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "page.html").exists()
 

@@ -26,11 +26,11 @@ def test_a_rows_name_without_its_proportion_means_all_of_them() -> None:
 
 
 def test_a_change_reaches_every_run_and_nothing_else() -> None:
-    plain, other = table2(), studies.changed(table2(), {"normalise": "both", "batch_size": 100})
+    plain, other = table2(), studies.changed(table2(), {"normalise": "velocity", "batch_size": 100})
     for before, after in zip(plain, other, strict=True):
         assert (after.row, after.experiment.normalise, after.experiment.batch_size) == (
             before.row,
-            "both",
+            "velocity",
             100,
         )
         own = {k: getattr(before.experiment, k) for k in ("normalise", "batch_size")}
@@ -89,7 +89,7 @@ def test_a_scale_that_names_no_row_is_refused(part: dict[str, object]) -> None:
         ("table2", {"vertex": 3}, "with must leave vertex to the study"),
         ("table2", {"seed": 3}, "with must leave seed to the study"),
         ("general-average", {"learning_rate": 0.1}, "with must leave learning_rate to the study"),
-        ("table2", {"normalize": "both"}, "normalise"),
+        ("table2", {"normalize": "velocity"}, "normalise"),
         ("table2", {"epochs": -1}, "epochs must be"),
         ("table2", {"si.dampening": 1}, "damping"),
         ("l2", {"si.damping": 1.0}, "with must name settings of methods that are run, not of si"),
@@ -137,9 +137,9 @@ def test_a_variant_has_a_name_of_its_own(tmp_path: Path, monkeypatch: pytest.Mon
     changes = [
         ("table2", []),
         ("table2", ["normalise=velocity"]),
-        ("table2-normalise=both", ["normalise=both"]),
-        ("table2-normalise=both-si.damping=2", ["si.damping=2", "normalise=both"]),
-        ("table2-normalise=both-si.damping=2", ["normalise=both", "si.damping=2", "momentum=0.6"]),
+        ("table2-normalise=gradient", ["normalise=gradient"]),
+        ("table2-normalise=gradient-si.damping=2", ["si.damping=2", "normalise=gradient"]),
+        ("table2-normalise=gradient-si.damping=2", ["normalise=gradient", "si.damping=2", "momentum=0.6"]),
     ]
     some = ["--vertices", "2", "--seeds", "1", "--rows", "vanilla,si"]
     for name, said in changes:

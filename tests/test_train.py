@@ -38,31 +38,26 @@ def seen(batches: Batches, rows: int, epoch: int = 1) -> list[list[list[int]]]:
     counts=st.lists(st.integers(1, 40), min_size=1, max_size=3),
     extra=st.integers(0, 5),
     size=st.integers(1, 45),
-    cut=st.sampled_from(["full", "even"]),
     seed=st.integers(0, 999),
 )
-def test_every_item_once_an_epoch(counts: list[int], extra: int, size: int, cut: str, seed: int) -> None:
+def test_every_item_once_an_epoch(counts: list[int], extra: int, size: int, seed: int) -> None:
     replicas = Replicas(tuple(range(seed, seed + len(counts))))
     items = numbered(counts, max(counts) + extra)
-    for r, row in enumerate(seen(Batches(items, size, cut, replicas), len(counts))):
+    for r, row in enumerate(seen(Batches(items, size, replicas), len(counts))):
         assert sorted(number for batch in row for number in batch) == list(range(counts[r]))
         lengths = [len(batch) for batch in row]
         assert len(lengths) == -(-counts[r] // size)
-        if cut == "full":
-            assert lengths[:-1] == [size] * (len(lengths) - 1)
-        else:
-            assert max(lengths) - min(lengths) <= 1
+        assert lengths[:-1] == [size] * (len(lengths) - 1)
 
 
-@pytest.mark.parametrize("cut", ["full", "even"])
-def test_batches_do_not_depend_on_neighbours(cut: str) -> None:
-    together = seen(Batches(numbered([17, 30], 30), 8, cut, Replicas((0, 1))), 2)
-    assert together[0] == seen(Batches(numbered([17], 17), 8, cut, Replicas((0,))), 1)[0]
-    assert together[1] == seen(Batches(numbered([30], 30), 8, cut, Replicas((1,))), 1)[0]
+def test_batches_do_not_depend_on_neighbours() -> None:
+    together = seen(Batches(numbered([17, 30], 30), 8, Replicas((0, 1))), 2)
+    assert together[0] == seen(Batches(numbered([17], 17), 8, Replicas((0,))), 1)[0]
+    assert together[1] == seen(Batches(numbered([30], 30), 8, Replicas((1,))), 1)[0]
 
 
 def test_epochs_and_seeds_shuffle_anew() -> None:
-    batches = Batches(numbered([30, 30], 30), 8, "full", Replicas((0, 1)))
+    batches = Batches(numbered([30, 30], 30), 8, Replicas((0, 1)))
     first, second = seen(batches, 2, 1), seen(batches, 2, 2)
     assert first[0] != second[0]
     assert first[0] != first[1]
@@ -72,16 +67,14 @@ def test_epochs_and_seeds_shuffle_anew() -> None:
 @pytest.mark.parametrize("size", [5, 9, "all"])
 def test_what_fits_in_one_batch_is_left_as_it_is(size: int | str) -> None:
     items = numbered([5], 5)
-    ((batch, active),) = Batches(items, size, "full", Replicas((0,))).epoch(0, 1)
+    ((batch, active),) = Batches(items, size, Replicas((0,))).epoch(0, 1)
     assert active is None
     assert batch is items
 
 
 def test_settings_that_are_refused() -> None:
     with pytest.raises(ValueError, match="batch_size must be at least 1"):
-        Batches(numbered([5], 5), 0, "full", Replicas((0,)))
-    with pytest.raises(ValueError, match="cut must be full or even"):
-        Batches(numbered([5], 5), 2, "half", Replicas((0,)))
+        Batches(numbered([5], 5), 0, Replicas((0,)))
 
 
 def test_the_loop_is_the_designs(make_stream, make_network, device, dtype, near) -> None:

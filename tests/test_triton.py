@@ -80,7 +80,7 @@ def test_programs_compile_for_a_gpu(
         net = DenseMemory(32, 10, f, autoassociative=auto, kernel=kernel)
         net.gradient(theta, batch)
         net.scores(theta, batch.probe)
-        kernel.step(theta, theta, theta, 0.1, 0.6, 22, 1.0, "both" if auto else "velocity")
+        kernel.step(theta, theta, theta, 0.1, 0.6, 22, 1.0, "gradient" if auto else "velocity")
     assert all(program.asm["cubin"] for programs in made.values() for program in programs)
     assert {len(programs) for programs in made.values()} == {4}
     if f.n == int(f.n):  # exponential and logarithm are made of fused steps, the same for on and off

@@ -206,7 +206,7 @@ def _say_lambda(name: str, vertex: float, found: float) -> None:
 def complete(
     name: str, settings: dict[str, Any], strength: float | None, vertex: float
 ) -> tuple[dict[str, Any], float | None]:
-    """All settings of a method, defaults filled in (but `later` ones), apart from its strength; and that."""
+    """All settings of a method, defaults filled in, apart from its strength; and that."""
     from engramma.methods import Penalty
 
     cls = method_class(name)
@@ -239,9 +239,7 @@ def complete(
             raise ValueError(f"{setting} must be between {-LARGE:g} and {LARGE:g}, not {shown(value)}")
     if nobody and strength is not None:  # said now that the rest is right
         _say_lambda(name, vertex, strength)
-    later = getattr(cls, "later", {})
-    told = {k: v for k, v in values.items() if k != key and (k not in later or v != later[k])}
-    return told, (float(values[key]) if key else None)
+    return {k: v for k, v in values.items() if k != key}, (float(values[key]) if key else None)
 
 
 @functools.cache  # making one takes milliseconds, and a study has thousands of experiments

@@ -37,8 +37,6 @@ from engramma.checks import (
 )
 
 VARYING = ("seed", "strength", "learning_rate", "initial_temperature", "final_temperature")
-# Settings younger than records, and what those without them had: said where they differ, so that names last.
-LATER = {"normalise": "velocity", "recall_leak": None, "loss": "squared", "order": None}
 # What hangs on the classes of a stream and a method, which may be one's own.
 OWN = ("stream", "data", "autoassociative", "method", "settings", "strength")
 
@@ -114,13 +112,7 @@ class Experiment(BaseModel):
     )
     memories: int = setting(512, "Network", "how many", ge=1, le=1_000_000)
     spread: float = setting(0.1, "Network", "standard deviation of the initial memories", gt=0, le=LARGE)
-    loss: str = setting(
-        "squared",
-        "Network",
-        "squared: (t - tanh o)^(2m); logistic: the cross entropy log(1 + exp(-2 t o)); or your own "
-        "./file.py:Class",
-    )
-    exponent: int = setting(1, "Network", "m of the squared loss", ge=1, le=1000)
+    loss: str = setting("squared", "Network", "squared: (t - tanh o)^2; or your own ./file.py:Class")
     autoassociative: bool = setting(
         False, "Network", "every neuron is learned; so it is for states, only there"
     )
@@ -148,16 +140,14 @@ class Experiment(BaseModel):
     batch_size: Annotated[int | str | None, BeforeValidator(_batch)] = setting(
         "all", "Training", "items a step; all, rehearsed ones too; none: as many as a task has"
     )
-    cut: Literal["full", "even"] = setting("full", "Training", "fill every batch but the last, or all alike")
     clamp: Annotated[float | None, Optional] = setting(
         1.0, "Training", "largest weight but of class neurons; none: no limit", gt=0, le=LARGE
     )
-    restart: bool = setting(True, "Training", "the learning rate starts afresh with each task")
-    normalise: Literal["mean", "velocity", "gradient", "both"] = setting(
+    normalise: Literal["mean", "velocity", "gradient"] = setting(
         "mean",
         "Training",
         "scaled for each memory: gradients, of which the step is a running mean (or a sum: gradient), "
-        "their velocity, or both",
+        "or their velocity",
     )
     dtype: Literal["float64", "float32", "mixed"] = setting(
         "float64", "Training", "precision; mixed: memories float64, the work on items in less"
@@ -206,12 +196,11 @@ class Experiment(BaseModel):
         return self
 
     def describe(self) -> dict[str, Any]:
-        """Every setting, but for the `LATER` ones that are as they always were; read back by `described`."""
-        return {k: v for k, v in self.model_dump().items() if k not in LATER or v != LATER[k]}
+        """Every setting; `read` makes the experiment of it again."""
+        return self.model_dump()
 
     def canonical(self, *without: str) -> str:
-        kept = {k: v for k, v in self.describe().items() if k not in without}
-        return json.dumps(kept, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return canonical({k: v for k, v in self.describe().items() if k not in without})
 
     def hash(self) -> str:
         """SHA-256 of the description; a run's folder has the first 20 digits as its name."""
@@ -219,7 +208,7 @@ class Experiment(BaseModel):
 
     @functools.cached_property
     def _digest(self) -> str:
-        return hashlib.sha256(self.canonical().encode()).hexdigest()
+        return digest(self.describe())
 
     def __hash__(self) -> int:
         return hash(self._digest)
@@ -253,15 +242,20 @@ class Experiment(BaseModel):
         return read({**self.model_dump(), **changes})
 
 
+def canonical(description: dict[str, Any]) -> str:
+    """A description as the one text that is hashed."""
+    return json.dumps(description, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest(description: dict[str, Any]) -> str:
+    """The hash of a description, whatever version of the package wrote it."""
+    return hashlib.sha256(canonical(description).encode()).hexdigest()
+
+
 def read(*parts: dict[str, Any]) -> Experiment:
     """An experiment from settings, later parts winning. Errors are one line: setting, allowed, given."""
     merged = {key: value for part in parts for key, value in part.items()}
     return Experiment(**merged)
-
-
-def described(told: dict[str, Any]) -> Experiment:
-    """The experiment of a description, in which `LATER` settings may be left out."""
-    return read(LATER, told)
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

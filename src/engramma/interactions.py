@@ -63,10 +63,14 @@ class LeakyRectifiedPolynomial(Interaction):
 
 
 @dataclass(frozen=True)
-class RectifiedPolynomial(LeakyRectifiedPolynomial):
-    """f(x) = x^n where x > 0, else 0 (Krotov and Hopfield 2016): a leak of nothing."""
+class RectifiedPolynomial(Interaction):
+    """f(x) = x^n where x > 0, else 0 (Krotov and Hopfield 2016)."""
 
-    leak: float = 0.0
+    def value(self, x: Tensor) -> Tensor:
+        return torch.where(x > 0, power(_base(x, self.n), self.n), 0.0)
+
+    def slope(self, x: Tensor) -> Tensor:
+        return torch.where(x > 0, self.n * power(_base(x, self.n), self.n - 1), 0.0)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engramma.kernels import reference
 
-ORDERS = ("mean", "velocity", "gradient", "both")
+ORDERS = ("mean", "velocity", "gradient")
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,9 @@ class Optimiser:
     final_temperature: float | tuple[float, ...] = 0.875
     epochs: int = 500
     clamp: float | None = 1.0
-    restart: bool = True  # the learning rate starts afresh with each task; else it decays on
     # What is divided by its largest entry, for each memory. "velocity": as the authors' public package does.
     # "gradient": before it enters the velocity, which then adds up to 1 / (1 - momentum) of it. "mean": the
-    # same, and the velocity is a running mean of the scaled gradients, no longer than one. "both".
+    # same, and the velocity is a running mean of the scaled gradients, no longer than one.
     normalise: str = "mean"
     kernel: ModuleType = reference
 
@@ -37,10 +36,9 @@ class Optimiser:
     def start(self, theta: Tensor) -> Tensor:
         return torch.zeros_like(theta)
 
-    def rate(self, epoch: int, theta: Tensor, task: int = 0) -> Tensor | float:
-        """Learning rate in `epoch` (counted from 1, as in Algorithm 1) of `task` (from 0)."""
-        age = epoch if self.restart else task * self.epochs + epoch
-        return per_replica(self.learning_rate, theta) * self.decay**age
+    def rate(self, epoch: int, theta: Tensor) -> Tensor | float:
+        """Learning rate in `epoch` of a task (counted from 1, as in Algorithm 1)."""
+        return per_replica(self.learning_rate, theta) * self.decay**epoch
 
     def beta(self, epoch: int, theta: Tensor) -> Tensor | float:
         first, last = (
@@ -57,10 +55,9 @@ class Optimiser:
         epoch: int,
         visible: int,
         active: Tensor | None = None,
-        task: int = 0,
     ) -> tuple[Tensor, Tensor]:
         """One step of every replica; those not `active` (R,) have no more items this epoch and rest."""
-        rate, order = as_sum(self.rate(epoch, theta, task), self.normalise, self.momentum)
+        rate, order = as_sum(self.rate(epoch, theta), self.normalise, self.momentum)
         rule = self.momentum, visible, self.clamp, order
         moved, fresh = self.kernel.step(theta, grad, velocity, rate, *rule)
         if active is None:
@@ -75,10 +72,9 @@ class Optimiser:
         epoch: int,
         visible: int,
         active: Tensor | None = None,
-        task: int = 0,
     ) -> Tensor:
         """What the step that left `velocity` would have added to the memories without the clamp."""
-        rate, order = as_sum(self.rate(epoch, theta, task), self.normalise, self.momentum)
+        rate, order = as_sum(self.rate(epoch, theta), self.normalise, self.momentum)
         move = -rate * (velocity if order == "gradient" else reference.scaled(velocity, visible))
         return move if active is None else torch.where(active[:, None, None], move, 0.0)
 

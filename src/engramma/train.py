@@ -62,7 +62,6 @@ def train(
     replicas: Replicas,
     theta: Tensor,
     batch_size: int | str | None = "all",
-    cut: str = "full",
     resume: tuple[int, Any] | None = None,
 ) -> Iterator[Moment]:
     """Train `theta` (R,M,N) on every task of the stream.
@@ -71,7 +70,6 @@ def train(
     `resume` is (tasks already learned, method state).
     """
     done, state = resume if resume is not None else (0, method.start(theta))
-    meant = method.moves == "meant"
     for index in range(done, len(stream)):
         task = stream[index]
         size = task.train.probe.shape[1] if batch_size is None else batch_size
@@ -79,21 +77,21 @@ def train(
         memories = theta
         state, awake, theta = method.awaken(state, now, memories)  # what sleeps is not even looked at
         velocity = optimiser.start(theta)
-        rehearsed, batches = None, Batches(task.train, size, cut, replicas)
+        rehearsed, batches = None, Batches(task.train, size, replicas)
         for epoch in range(1, optimiser.epochs + 1):
             now = now._replace(network=network.at(optimiser.beta(epoch, theta)), epoch=epoch, step=0)
             extra = method.rehearse(state, now)
             if extra is not rehearsed:
                 joined = task.train if extra is None else Items.join(task.train, extra)
-                rehearsed, batches = extra, Batches(joined, size, cut, replicas)
+                rehearsed, batches = extra, Batches(joined, size, replicas)
             for number, (batch, active) in enumerate(batches.epoch(index, epoch)):
                 now = now._replace(step=number)
                 grad = now.network.gradient(theta, batch)
                 step = method.steer(state, now, theta, grad)
-                where = epoch, network.visible, active, index
+                where = epoch, network.visible, active
                 moved, velocity = optimiser.step(theta, step, velocity, *where)
-                if method.watches:
-                    move = optimiser.meant(theta, velocity, *where) if meant else moved - theta
+                if seen := method.watches:
+                    move = optimiser.meant(theta, velocity, *where) if seen == "meant" else moved - theta
                     state = method.observe(state, now, grad, step, move)
                 theta = moved
             if epoch < optimiser.epochs:
@@ -106,17 +104,15 @@ def train(
 class Batches:
     """The items of a task and what is rehearsed beside it, shuffled and cut anew every epoch.
 
-    `cut` "full" fills every batch but the last; "even" makes them equally large. Where everything
-    fits in one batch nothing is shuffled: the order would change nothing but rounding.
+    Every batch but the last is full. Where everything fits in one batch nothing is shuffled: the order would
+    change nothing but rounding.
     """
 
-    def __init__(self, items: Items, size: int | str, cut: str, replicas: Replicas) -> None:
+    def __init__(self, items: Items, size: int | str, replicas: Replicas) -> None:
         size = items.probe.shape[1] if isinstance(size, str) else size  # "all"
         if size < 1:
             raise ValueError(f"batch_size must be at least 1, not {size}")
-        if cut not in ("full", "even"):
-            raise ValueError(f"cut must be full or even, not {cut!r}")
-        self.items, self.replicas, self.cut = items, replicas, cut
+        self.items, self.replicas = items, replicas
         counts = (items.weight > 0).sum(1)
         self.count = counts.tolist()
         self.size, self.whole = size, items.probe.shape[1] <= size
@@ -161,9 +157,4 @@ class Batches:
         return torch.arange(len(self.count), device=self.items.weight.device)[:, None]
 
     def _span(self, count: int, number: int) -> tuple[int, int]:
-        if self.cut == "full":
-            return min(count, number * self.size), min(count, (number + 1) * self.size)
-        parts = -(-count // self.size)
-        if number >= parts:
-            return count, count
-        return number * count // parts, (number + 1) * count // parts
+        return min(count, number * self.size), min(count, (number + 1) * self.size)

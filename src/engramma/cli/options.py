@@ -7,15 +7,27 @@ import tomllib
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Annotated, Any, Literal, Optional, get_args, get_origin, get_type_hints
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, get_args, get_origin, get_type_hints
 
 import typer
 
 from engramma.checks import shown
 from engramma.experiment import Experiment
 
+if TYPE_CHECKING:
+    from engramma.store.records import Store
+
 MOST = 1_000_000  # seeds that are asked for by their number
 APART = ("seed", "settings", "autoassociative", "fork")  # options of their own, or none
+
+FromOption = Annotated[
+    list[Path],
+    typer.Option(
+        "--from", help="Folder of records, or an archive of them. Repeat for more.", metavar="STORE"
+    ),
+]
+RUNS = [Path("runs")]
 
 
 def with_settings(
@@ -81,6 +93,16 @@ def pairs(texts: Sequence[str] | None, option: str = "--set") -> dict[str, Any]:
             raise ValueError(f"{option} must be name=value, not {text!r}")
     parts = (text.partition("=") for text in texts or ())
     return {name.strip(): literal(value.strip()) for name, _, value in parts}
+
+
+def stored(places: Sequence[Path], option: str = "--from") -> Store:
+    """The records that lie in folders and archives, to be read."""
+    from engramma.store.records import Store
+
+    for place in places:
+        if not place.exists():
+            raise ValueError(f"{option} must be a folder or an archive of records; there is none at {place}")
+    return Store(*places)
 
 
 def counted(text: Any, name: str = "seeds") -> list[int]:

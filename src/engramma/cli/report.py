@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
 from engramma.cli import show
+from engramma.cli.options import RUNS, FromOption, stored
 from engramma.cli.train import DataOption
 
 
 def report(
-    store: Annotated[Path, typer.Option("--from", help="Folder of records.", metavar="STORE")] = Path("runs"),
+    stores: FromOption = RUNS,
     out: Annotated[Path, typer.Option(help="The page to write.", metavar="FILE")] = Path("report.html"),
     title: Annotated[Optional[str], typer.Option(help="Its heading.", metavar="TEXT")] = None,  # noqa: UP045
     networks: Annotated[
@@ -24,11 +26,11 @@ def report(
 
     Runs that kept their memories (--keep-memories) show them, and can be played with.
     """
-    write(store, out, title, networks, data_dir)
+    write(stores, out, title, networks, data_dir)
 
 
 def write(
-    store: Path,
+    stores: Sequence[Path],
     out: Path,
     title: str | None = None,
     networks: int = 24,
@@ -37,12 +39,12 @@ def write(
     """Write the report and say where it is."""
     from engramma.show.report.write import TITLE
     from engramma.show.report.write import report as make
-    from engramma.store.records import Store
 
-    records = list(Store(store)) if store.is_dir() else []
+    records = list(stored(stores))
     if not records:
         raise ValueError(
-            f"from must be a folder of records; there are none in {store} (engramma run makes them)"
+            f"--from must be a folder or an archive of records; there are none in "
+            f"{', '.join(map(str, stores))} (engramma run makes them)"
         )
     path = make(records, out, title or TITLE, data_dir, networks)
     size = path.stat().st_size / 1e6

@@ -145,7 +145,7 @@ def demo(
     carry_out([run.experiment for run in search], store, device, kernel=kernel)
     made = tables.present(studies.load("curves-vanilla"), first.records, out)
     show.out.print(f"{', '.join(path.name for path in made)} in {out}", soft_wrap=True)
-    report.write(store, out / "report.html", networks=12)
+    report.write([store], out / "report.html", networks=12)
     show.out.print(f"The records are in {store}: engramma runs list --store {store}", soft_wrap=True)
 
 

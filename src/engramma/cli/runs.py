@@ -9,17 +9,10 @@ import typer
 
 from engramma.checks import visible
 from engramma.cli import show
+from engramma.cli.options import stored
 
 app = typer.Typer(help="Look at the records of a store, check them, clear up.", no_args_is_help=True)
-StoreOption = Annotated[Path, typer.Option(help="Folder of records.")]
-
-
-def _open(store: Path) -> Any:
-    from engramma.store.records import Store
-
-    if not store.is_dir():
-        raise ValueError(f"store must be a folder of records; there is none at {store}")
-    return Store(store)
+StoreOption = Annotated[Path, typer.Option(help="Folder of records, or an archive of them.")]
 
 
 def _order(record: Any) -> tuple:
@@ -41,7 +34,7 @@ def list_(
     for column in ("run", "method", "strength", "n", "data", "items", "seed", "average", "seconds"):
         table.add_column(column, justify="left" if column in ("run", "method", "data") else "right")
     shown = 0
-    for r in sorted(_open(store), key=_order):
+    for r in sorted(stored([store], "store"), key=_order):
         told = r.description
         if (method and told["method"] != method) or (vertex is not None and told["vertex"] != vertex):
             continue
@@ -67,7 +60,7 @@ def show_(
 
     from engramma.experiment import Experiment
 
-    record = _open(store).get(name)
+    record = stored([store], "store").get(name)
     table = Table(box=None, show_header=False, padding=(0, 1))
     table.add_row("run", record.name)
     for key, value in record.description.items():
@@ -86,14 +79,18 @@ def show_(
 @app.command()
 def verify(store: StoreOption = Path("runs")) -> None:
     """Check every record against its checksums; set damaged ones aside, to be run again."""
-    records = _open(store)
-    damaged = 0
+    records = stored([store], "store")
+    sound = damaged = 0
     for name, fault in records.verify():
         if fault:
             damaged += 1
-            aside = records.set_aside(records.path / name, fault)
-            show.out.print(f"{fault}; set aside in {aside}", style="yellow", soft_wrap=True)
-    show.out.print(f"{len(records)} runs sound, {damaged} damaged")
+            place = records.place(name)
+            aside = records.set_aside(place, fault) if place else None
+            told = f"{fault}; set aside in {aside}" if aside else fault
+            show.out.print(told, style="yellow", soft_wrap=True)
+        else:
+            sound += 1
+    show.out.print(f"{sound} runs sound, {damaged} damaged")
     if damaged:
         raise typer.Exit(1)
 
@@ -106,7 +103,7 @@ def pack(
     """Pack all records into one file, to publish or to send."""
     from engramma.store import archive
 
-    count = archive.pack(_open(store), file)
+    count = archive.pack(stored([store], "store"), file)
     show.out.print(f"{count} runs in {file}, {file.stat().st_size / 2**20:.1f} MiB", soft_wrap=True)
 
 
@@ -150,8 +147,10 @@ def prune(
     from engramma.store import checkpoints as points
     from engramma.store.claims import Claims
 
-    records = _open(store)
+    records = stored([store], "store")
     doomed = [records.get(name).name for name in names or ()]
+    for name in doomed:
+        records.check_own(name)
     aside = sorted((records.path / "set-aside").glob("*"))
     packs = list(points.packs(records)) if checkpoints else points.finished(records)
     if not dry_run:

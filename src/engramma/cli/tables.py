@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from engramma.cli import show
-from engramma.cli.options import pairs
+from engramma.cli.options import RUNS, FromOption, pairs, stored
 from engramma.cli.train import DataOption
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 FORMATS = ("rich", "md", "latex", "csv")
 EVERYTHING = "scores"  # the table of whatever a store holds
 
-FromOption = Annotated[Path, typer.Option("--from", help="Folder of records.", metavar="STORE")]
 ScaleOption = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(help="demo | small | paper", metavar="NAME", show_default="the largest the store has"),
@@ -37,7 +36,7 @@ ChangesOption = Annotated[
     Optional[list[str]],  # noqa: UP045
     typer.Option(
         "--with",
-        help="Another value of a setting in all runs (normalise=both), or of one of a method's own "
+        help="Another value of a setting in all runs (normalise=velocity), or of one of a method's own "
         "(si.damping=1). Repeat for more.",
         metavar="NAME=VALUE",
         show_default=False,
@@ -67,7 +66,7 @@ def say_used(found: list[Choice], experiments: list[Experiment], path: Path) -> 
 
 def table(
     name: Annotated[str, typer.Argument(metavar="STUDY", help="A study by name; scores: all of the store.")],
-    store: FromOption = Path("runs"),
+    stores: FromOption = RUNS,
     scale: ScaleOption = None,
     rows: RowsOption = None,
     strengths: StrengthsOption = None,
@@ -99,7 +98,7 @@ def table(
     if name == "table1" and strengths is not None:
         made = [tables.table1_chosen(found)]
     else:
-        records = _records(name, store, scale, rows, found, changes)
+        records = _records(name, stores, scale, rows, found, changes)
         made = [make(records) for make in makers]
     for each in made:
         if form == "rich":
@@ -112,7 +111,7 @@ def table(
 
 def figure(
     name: Annotated[str, typer.Argument(metavar="STUDY", help="A study by name, or a kind of figure.")],
-    store: FromOption = Path("runs"),
+    stores: FromOption = RUNS,
     out: Annotated[Path, typer.Option(help="Folder for the PDF and PNG files.", metavar="DIR")] = Path(
         "figures"
     ),
@@ -144,10 +143,10 @@ def figure(
             raise ValueError(
                 f"study {name} has no figure of its own; --kind must be given, or engramma table used"
             )
-        records = _records(name, store, scale, rows, choices(strengths), changes)
+        records = _records(name, stores, scale, rows, choices(strengths), changes)
         name = studies.variant(name, pairs(changes, "--with"), strengths)
     elif name in figures.KINDS:
-        kinds, records = [name], list(_open(store))
+        kinds, records = [name], list(stored(stores))
     else:
         known = (*studies.names(), *figures.KINDS)
         raise ValueError(f"figure must be a study or a kind, one of {', '.join(known)}, not {name!r}")
@@ -204,17 +203,9 @@ def _tables(
     return [partial(known[kind], score=score) for kind in kinds]
 
 
-def _open(store: Path):
-    from engramma.store.records import Store
-
-    if not store.is_dir():
-        raise ValueError(f"--from must be a folder of records; there is none at {store}")
-    return Store(store)
-
-
 def _records(
     name: str,
-    store: Path,
+    stores: Sequence[Path],
     scale: str | None,
     rows: str | None,
     found: Sequence[Choice] = (),
@@ -223,11 +214,11 @@ def _records(
     """Those of a study's runs that the store has, in the study's order; or all of the store."""
     from engramma import studies
 
-    there = _open(store)
+    there, said = stored(stores), ", ".join(map(str, stores))
     if name == EVERYTHING:
         everything = list(there)
         if not everything:
-            raise ValueError(f"--from must be a folder of records; {store} has none")
+            raise ValueError(f"--from must be a folder or an archive of records; {said} has none")
         return everything
     only = [row.strip() for row in rows.split(",")] if rows else None
     for size in [scale] if scale else reversed(studies.SCALES):
@@ -238,5 +229,5 @@ def _records(
             return kept
     at = f" at scale {scale}" if scale else ""
     raise ValueError(
-        f"no records of {name}{at} in {store}: engramma reproduce {name} --scale {scale or 'demo'} makes them"
+        f"no records of {name}{at} in {said}: engramma reproduce {name} --scale {scale or 'demo'} makes them"
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial, Polynomial, RectifiedPolynomial
-from engramma.losses import Logistic, Loss, Squared
+from engramma.losses import Loss, Squared
 
-WRITTEN_OUT = (LeakyRectifiedPolynomial, RectifiedPolynomial, Polynomial, Squared, Logistic)
+WRITTEN_OUT = (LeakyRectifiedPolynomial, RectifiedPolynomial, Polynomial, Squared)
 
 
 def written_out(f: Interaction, loss: Loss) -> bool:
@@ -14,6 +14,13 @@ def written_out(f: Interaction, loss: Loss) -> bool:
     A class derived from one of them may say something else, so it is not one of them.
     """
     return type(f) in WRITTEN_OUT and type(loss) in WRITTEN_OUT
+
+
+def leak_of(f: Interaction) -> float | None:
+    """The slope of a written-out function below 0; None of a polynomial, which is a power there too."""
+    if isinstance(f, Polynomial):
+        return None
+    return f.leak if isinstance(f, LeakyRectifiedPolynomial) else 0.0
 
 
 def lift_of(n: float) -> int:

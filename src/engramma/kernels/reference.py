@@ -155,8 +155,8 @@ def step(
     """v = p v + grad; every memory moves by its own v over the largest entry of it, the part of the
     visible neurons and that of the class neurons each by their own largest; visible weights are clamped.
 
-    `normalise` says what is divided so: "velocity"; "gradient", before it enters v; or "both"."""
-    if normalise != "velocity":
+    `normalise` says what is divided so: "velocity", or "gradient", before it enters v."""
+    if normalise == "gradient":
         grad = scaled(grad, visible)
     velocity = momentum * velocity + grad
     moved = theta - rate * (velocity if normalise == "gradient" else scaled(velocity, visible))

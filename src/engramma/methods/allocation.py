@@ -212,12 +212,8 @@ class Allocation(Method):
         return kind(**({kind.strength_name: self.beside_strength} if kind.strength_name else {}))
 
     @property
-    def watches(self) -> bool:
+    def watches(self) -> str | None:
         return self._beside.watches
-
-    @property
-    def moves(self) -> str:  # type: ignore[override]
-        return self._beside.moves
 
     @classmethod
     def memories(cls, settings: dict[str, Any], memories: int, tasks: int) -> tuple[int, int]:

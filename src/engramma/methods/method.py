@@ -41,14 +41,12 @@ class Method:
 
     strength_name: ClassVar[str | None] = None  # the setting that is searched over, one value a replica
     suits: ClassVar[dict[str, Any]] = {}  # settings of a run that suit it, where the run says nothing else
-    # "taken": `observe` is shown what the weights did; "meant": what they would have done without the clamp.
-    moves = "taken"  # not annotated, so no setting: SI makes one of it
-    later: ClassVar[dict[str, Any]] = {}  # settings younger than records: described where they differ
 
     @property
-    def watches(self) -> bool:
-        """Whether `observe` is to be called; else what a step did need not be worked out."""
-        return type(self).observe is not Method.observe
+    def watches(self) -> str | None:
+        """Which moves `observe` is shown: "taken", what the weights did, or "meant", what they would have
+        done without the clamp. None: it is not called, and what a step did need not be worked out."""
+        return None if _same(type(self), "observe") else "taken"
 
     @classmethod
     def memories(cls, settings: dict[str, Any], memories: int, tasks: int) -> tuple[int, int]:
@@ -96,7 +94,7 @@ class Method:
         return grad
 
     def observe(self, state: Any, now: Now, grad: Tensor, step: Tensor, move: Tensor) -> Any:
-        """Take note of a step: `grad` the batch's own, `step` the steered one, `move` theta's (`moves`)."""
+        """Take note of a step: `grad` the batch's own, `step` the steered one, `move` theta's (`watches`)."""
         del now, grad, step, move
         return state
 

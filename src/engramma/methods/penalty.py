@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from engramma.methods.method import Method, Now
-from engramma.network import Items
 from engramma.optimiser import per_replica
 
 
@@ -26,8 +25,6 @@ class Anchored(NamedTuple):
     path: Tensor | None = None  # SI: the path integral of the task so far
     origin: Tensor | None = None  # SI: where the task began
     steps: Tensor | None = None  # SI: steps of the task so far
-    raw: Tensor | None = None  # SI: importances before clipping, where clipped in total
-    move: Tensor | None = None  # SI: the last move, where the gradient after it counts
 
 
 @dataclass(frozen=True)
@@ -107,25 +104,7 @@ class L2(Penalty):
 
 
 @dataclass(frozen=True)
-class Measured(Penalty):
-    """Importances measured on the task's items: on `sample` of them (the first, in an order that is
-    random already), or on all."""
-
-    later: ClassVar[dict[str, Any]] = {"sample": None}
-
-    sample: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.sample is not None and self.sample < 1:
-            raise ValueError(f"sample must be at least 1, not {self.sample}")
-
-    def items(self, now: Now) -> Items:
-        return now.task.train.row(slice(0, self.sample))
-
-
-@dataclass(frozen=True)
-class EWC(Measured):
+class EWC(Penalty):
     """Elastic Weight Consolidation: the Fisher information (Kirkpatrick et al. 2017).
 
     `fisher` "item": squared gradient of every item's loss, averaged; "batch": square of the gradient
@@ -148,7 +127,7 @@ class EWC(Measured):
             raise ValueError(f"batch must be at least 1, not {self.batch}")
 
     def importance(self, state: Anchored, now: Now, theta: Tensor) -> Tensor:
-        items = self.items(now)
+        items = now.task.train
         if self.fisher == "item":
             pull = "loss" if self.labels == "true" else "predicted"
             return now.network.per_item(theta, items, pull, 2)
@@ -161,7 +140,7 @@ class EWC(Measured):
 
 
 @dataclass(frozen=True)
-class MAS(Measured):
+class MAS(Penalty):
     """Memory Aware Synapses: how much the outputs answer to each weight (Aljundi et al. 2018).
 
     `power` 2: squared per-item gradients; 1: their absolute values. `output` "squared": of the squared
@@ -181,95 +160,61 @@ class MAS(Measured):
 
     def importance(self, state: Anchored, now: Now, theta: Tensor) -> Tensor:
         pull = "output" if self.output == "squared" else "norm"
-        return now.network.per_item(theta, self.items(now), pull, self.power)
+        return now.network.per_item(theta, now.task.train, pull, self.power)
 
 
 @dataclass(frozen=True)
 class SI(Penalty):
     """Synaptic Intelligence: how much each weight's path lowered the loss (Zenke et al. 2017).
 
-    `path` "sum": the path integral summed over steps, as printed; "mean": divided by their number. `negative`
-    "task": negative importances of a task are set to 0; "total": of the sum over tasks; "keep"; "absolute":
-    as large as they are below 0. `rule` "before": the gradient before each step; "after" it, as printed;
-    "trapezoid": their mean. `moves` "meant": a weight at the clamp is credited with the steps that press it
-    there; "taken": with what it did, which is nothing. `scale`: the unit of the path.
+    `path` "sum": the path integral summed over steps, as printed; "mean": divided by their number. `moves`
+    "meant": a weight at the clamp is credited with the steps that press it there; "taken": with what it did,
+    which is nothing. Negative importances of a task are set to 0.
     """
-
-    later: ClassVar[dict[str, Any]] = {"rule": "before", "scale": 1.0, "moves": "taken"}
 
     merge: str = "online"
     path: str = "sum"
     damping: float = 1.0
-    negative: str = "task"
-    rule: str = "before"
     moves: str = "taken"
-    scale: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.path not in ("sum", "mean"):
             raise ValueError(f"path must be sum or mean, not {self.path!r}")
-        for name in ("damping", "scale"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
-        if self.rule not in ("before", "after", "trapezoid"):
-            raise ValueError(f"rule must be before, after or trapezoid, not {self.rule!r}")
+        if not 0 < self.damping < float("inf"):
+            raise ValueError(f"damping must be above 0, not {self.damping}")
         if self.moves not in ("taken", "meant"):
             raise ValueError(f"moves must be taken or meant, not {self.moves!r}")
-        if self.negative not in ("keep", "task", "total", "absolute"):
-            raise ValueError(f"negative must be keep, task, total or absolute, not {self.negative!r}")
         if self.merge != "online":
             raise ValueError(
                 f"merge must be online for si, whose importances are one term, not {self.merge!r}"
             )
 
+    @property
+    def watches(self) -> str:
+        return self.moves
+
     def start(self, theta: Tensor) -> Anchored:
         zero = torch.zeros_like(theta)
-        raw = zero if self.negative == "total" else None
         steps = torch.zeros(len(theta), dtype=theta.dtype, device=theta.device)
-        move = None if self.rule == "before" else zero
-        return Anchored(zero, zero, zero, theta.clone(), steps, raw, move)
+        return Anchored(zero, zero, zero, theta.clone(), steps)
 
     def observe(self, state: Anchored, now: Now, grad: Tensor, step: Tensor, move: Tensor) -> Anchored:
         assert state.path is not None
         assert state.steps is not None
-        if state.move is None:
-            path = torch.addcmul(state.path, grad, move, value=-1)
-            return state._replace(path=path, steps=state.steps + 1)
-        # The gradient before this step is the one after the last; the last of a task is not seen.
-        path = torch.addcmul(state.path, grad, state.move, value=-1 if self.rule == "after" else -0.5)
-        if self.rule == "trapezoid":
-            path = torch.addcmul(path, grad, move, value=-0.5)
-        return state._replace(path=path, steps=state.steps + 1, move=move)
+        return state._replace(path=torch.addcmul(state.path, grad, move, value=-1), steps=state.steps + 1)
 
     def importance(self, state: Anchored, now: Now, theta: Tensor) -> Tensor:
         assert state.path is not None
         assert state.origin is not None
         assert state.steps is not None
-        omega = self.scale * state.path / ((theta - state.origin) ** 2 + self.damping)
-        return omega / state.steps[:, None, None] if self.path == "mean" else omega
+        omega = state.path / ((theta - state.origin) ** 2 + self.damping)
+        omega = omega / state.steps[:, None, None] if self.path == "mean" else omega
+        return omega.clamp(min=0)
 
     def consolidate(self, state: Anchored, now: Now, theta: Tensor) -> Anchored:
-        omega = self.importance(state, now, theta)
-        if self.negative == "task":
-            omega = omega.clamp(min=0)
-        elif self.negative == "absolute":
-            omega = omega.abs()
-        if self.unit:
-            size = omega.abs().mean((1, 2), keepdim=True)
-            omega = omega / size.clamp(min=torch.finfo(omega.dtype).tiny)
-        if self.negative == "total":
-            assert state.raw is not None
-            state = state._replace(raw=self.decay * state.raw + omega)
-            weight = torch.as_tensor(state.raw).clamp(min=0)
-        else:
-            weight = self.decay * state.weight + omega
-        fresh = torch.zeros_like(theta)
-        return state._replace(
-            weight=weight,
-            pull=weight * theta,
-            path=fresh,
-            origin=theta.clone(),
-            steps=torch.zeros_like(torch.as_tensor(state.steps)),
-            move=None if state.move is None else fresh,
+        assert state.steps is not None
+        fresh = super().consolidate(state, now, theta)
+        return fresh._replace(
+            path=torch.zeros_like(theta), origin=theta.clone(), steps=torch.zeros_like(state.steps)
         )

@@ -34,27 +34,18 @@ class Projection(Method):
     `sample`: a new sample of that many items of each task's buffer every step, instead of all; below 1: of
     that share of it.
     `margin`: the least weight of every reference in the dual, where anything is violated; 0 is the paper's.
-    `ridge`: added to the diagonal of the dual, as the code of GEM's authors does.
-    `scope` "network": the gradient of all memories is turned as one vector; "memory": that of each memory
-    on its own, which the scaling of the step, a memory at a time, cannot undo.
     """
 
     strength_name: ClassVar[str | None] = "proportion"
-    later: ClassVar[dict[str, Any]] = {"scope": "network", "ridge": 0.0}
 
     proportion: float | tuple[float, ...] = 0.05
     sample: int | float | None = None
-    scope: str = "network"
     margin: float = 0.0
-    ridge: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("margin", "ridge"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
+        if not 0 <= self.margin < float("inf"):
+            raise ValueError(f"margin must be 0 or more, not {self.margin}")
         check_proportion(self.proportion, most=1)
-        if self.scope not in ("network", "memory"):
-            raise ValueError(f"scope must be network or memory, not {self.scope!r}")
         if self.sample is not None and not (
             0 < self.sample < 1 or (self.sample >= 1 and self.sample % 1 == 0)
         ):
@@ -82,12 +73,7 @@ class Projection(Method):
         if state.buffer.items is None:
             return grad
         blocks = [self._drawn(items, now) for items in by_task(state.buffer)]
-        references = self.references(blocks, now, theta)
-        if self.scope == "network":
-            return project(grad, references, self.margin, self.ridge)
-        # A memory on its own is a network of one memory: (R,M,N) is read as (RM,1,N).
-        alone = references.transpose(1, 2).flatten(0, 1)[:, :, None]
-        return project(grad.flatten(0, 1)[:, None], alone, self.margin, self.ridge).view_as(grad)
+        return project(grad, self.references(blocks, now, theta), self.margin)
 
     def observe(self, state: Guarded, now: Now, grad: Tensor, step: Tensor, move: Tensor) -> Guarded:
         if state.buffer.items is None:
@@ -147,8 +133,6 @@ class GEM(Projection):
 class AGEM(Projection):
     """Averaged GEM: a single constraint, the gradient over all buffers (Chaudhry et al. 2019)."""
 
-    later: ClassVar[dict[str, Any]] = {**Projection.later, "margin": 0.0}
-
     @classmethod
     def state_arrays(cls, tasks: int) -> int:
         return 4  # however many tasks there were, one gradient over them
@@ -165,31 +149,30 @@ def by_task(buffer: Buffer) -> list[Items]:
     return [buffer.items.row(slice(a, b)) for a, b in zip(starts, ends, strict=True)]
 
 
-def project(grad: Tensor, references: Tensor, margin: float = 0.0, ridge: float = 0.0) -> Tensor:
+def project(grad: Tensor, references: Tensor, margin: float = 0.0) -> Tensor:
     """The nearest vector to `grad` (R,M,N) whose product with every reference (R,K,M,N) is >= 0:
-    grad + G' v with v >= margin solving the dual min 1/2 v'(GG' + ridge)v + (G grad)'v. Where grad already
+    grad + G' v with v >= margin solving the dual min 1/2 v'GG'v + (G grad)'v. Where grad already
     satisfies all, it is returned as it is."""
     g, G = grad.flatten(1).double(), references.flatten(2).double()
     dots = (G @ g[..., None])[..., 0]
     if G.shape[1] == 1:
-        own = (G * G).sum(-1) + ridge
+        own = (G * G).sum(-1)
         v = (-dots / own.clamp(min=torch.finfo(own.dtype).tiny)).clamp(min=margin)
     else:
-        v = dual(G @ G.mT, dots, margin, ridge)
+        v = dual(G @ G.mT, dots, margin)
     violated = (dots < 0).any(1)
     turned = (g + (v[:, None] @ G)[:, 0]).to(grad.dtype).view_as(grad)
     return torch.where(violated[:, None, None], turned, grad)
 
 
-def dual(gram: Tensor, dots: Tensor, margin: float = 0.0, ridge: float = 0.0) -> Tensor:
-    """(R,K): argmin over v >= margin of 1/2 v'(P + ridge)v + q'v, for all replicas at once.
+def dual(gram: Tensor, dots: Tensor, margin: float = 0.0) -> Tensor:
+    """(R,K): argmin over v >= margin of 1/2 v'Pv + q'v, for all replicas at once.
 
     With w = v - margin this is non-negative least squares: find the set of references that push
     (w > 0, gradient 0), the others resting (w = 0, gradient >= 0). With few references every set is
     tried in one batched solve; with many, sets are exchanged until none is wrong.
     """
     count = gram.shape[1]
-    gram = gram + ridge * torch.eye(count, dtype=gram.dtype, device=gram.device)
     # Each reference is scaled to length 1: a task learned well has a gradient many decades below the
     # others', and its constraint counts as much as theirs.
     size = gram.diagonal(dim1=1, dim2=2).sqrt()

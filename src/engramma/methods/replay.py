@@ -108,8 +108,6 @@ class Pseudorehearsal(Replay):
     that of training.
     """
 
-    later: ClassVar[dict[str, Any]] = {"temperature": None}
-
     pairs: str = "homogeneous"
     label: str = "strongest"
     steps: int = 100

@@ -311,7 +311,7 @@ def _method(method: str | Method, strength: float | None) -> Method:
         raise ValueError("strength must be None where method is not a name: set it in the method")
     if not isinstance(method, Penalty | Projection | Vanilla):
         raise ValueError(f"method must be a penalty or a projection, not {type(method).__name__}")
-    if method.moves != "taken":
+    if method.watches == "meant":
         raise ValueError("moves must be taken with a guard, which sees what an optimiser did alone")
     if isinstance(method, EWC) and (method.fisher, method.labels) == ("batch", "predicted"):
         raise ValueError("labels must be true where fisher is batch: a module's targets may be of any kind")

@@ -17,7 +17,7 @@ class NormalisedMomentum(torch.optim.Optimizer):
 
     A row is a memory, or whatever else the first axis of a parameter counts; a vector is one row.
     `normalise`: "mean" is that; with "velocity" it is v = momentum v + grad that is divided so, a step at a
-    time, as in the authors' public package ("gradient" and "both": `engramma.optimiser`).
+    time, as in the authors' public package ("gradient": `engramma.optimiser`).
     `visible`: the first so many columns are divided by their own largest entry, apart from the rest,
     and kept within [-clamp, clamp]; None (or more than there are): all of them. `clamp` None keeps
     none. For `DenseMemoryLayer`, `visible=layer.visible` is what the paper does; the rate falls by

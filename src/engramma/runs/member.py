@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from engramma.experiment import described
+from engramma.experiment import read
 from engramma.runs import study
 from engramma.runs.study import Work
 from engramma.store.records import Store
@@ -57,7 +57,7 @@ def main() -> None:
     sys.path[:] = order["path"]  # a method of one's own may lie anywhere
     torch.set_num_threads(order["threads"])
     try:
-        wanted = [described(told) for told in order["experiments"]]
+        wanted = [read(told) for told in order["experiments"]]
         study.run(wanted, Store(order["store"]), watch=watch, **order["options"])
     except BrokenPipeError:
         pass  # nobody listens any more

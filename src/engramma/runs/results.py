@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from engramma.experiment import LATER, Experiment
+from engramma.experiment import Experiment
 from engramma.runs import study
 from engramma.store import scores
 from engramma.store.records import Record, Store
@@ -154,7 +154,7 @@ def _alike(arrays: Sequence[np.ndarray | None], what: str) -> np.ndarray:
 
 def _settings(record: Record) -> dict[str, Any]:
     """As one row: a method's own are named settings.NAME."""
-    told = {**LATER, **record.description}
+    told = dict(record.description)
     own = told.pop("settings", None) or {}
     return {**told, **{f"settings.{name}": value for name, value in own.items()}}
 

@@ -13,7 +13,6 @@ from engramma.checks import interaction_class, loss_class, method_class, stream_
 from engramma.experiment import VARYING, Experiment
 from engramma.interactions import LeakyRectifiedPolynomial
 from engramma.kernels import kernel_for
-from engramma.losses import Squared
 from engramma.methods import Method
 from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser, temperature
@@ -32,7 +31,6 @@ class Built(NamedTuple):
     replicas: Replicas
     theta: Tensor  # (R,M,N) initial memories
     batch_size: int | str | None
-    cut: str
 
     def train(self, resume: tuple[int, Any] | None = None) -> Iterator[Moment]:
         """Train on every task. `resume`: (tasks already learned, method state), `theta` being theirs."""
@@ -68,7 +66,7 @@ def build(
         stream.neurons,
         stream.classes,
         form(first.vertex, **leak),
-        Squared(first.exponent) if loss is Squared else loss(),
+        loss(),
         first.autoassociative,
         kernel=arithmetic,
         recall=recall,
@@ -85,7 +83,6 @@ def build(
         _temperatures(experiments, "final_temperature", awake, stream.neurons),
         first.epochs,
         first.clamp,
-        first.restart,
         first.normalise,
         arithmetic,
     )
@@ -97,7 +94,6 @@ def build(
         replicas,
         replicas.memories(count, stream.neurons, first.spread, **place),
         first.batch_size,
-        first.cut,
     )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import engramma
-from engramma.experiment import described
+from engramma.experiment import read
 from engramma.runs import study
 from engramma.runs.planning import CPU_SHARE, free_memory
 from engramma.runs.study import Work
@@ -159,7 +159,7 @@ def keep_freed() -> None:
 
 def check(told: list[dict[str, Any]], device: str, kernel: str, data_dir: str | None) -> None:
     """See that data, settings and device fit together where the work is done."""
-    study._check([described(each) for each in told], study.device_for(device), kernel, data_dir)
+    study._check([read(each) for each in told], study.device_for(device), kernel, data_dir)
 
 
 def train(
@@ -178,6 +178,6 @@ def train(
             last = time.monotonic()
             me.log_event(topic, (number, work.done))
 
-    pack, place = [described(each) for each in told], study.device_for(options["device"])
+    pack, place = [read(each) for each in told], study.device_for(options["device"])
     watch = Work(on_change=say)
     return study.run(pack, Store(store), **{**options, "device": place}, watch=watch, prepared=True).ran

@@ -21,6 +21,7 @@ from engramma.methods import Method
 from engramma.methods.state import flatten, known, unflatten
 from engramma.store.files import (
     Damaged,
+    holds,
     pack_json,
     pack_tensors,
     read_folder,
@@ -29,7 +30,7 @@ from engramma.store.files import (
     unpack_tensors,
     write_folder,
 )
-from engramma.store.records import NAME, Store
+from engramma.store.records import MEMORIES, NAME, Store
 
 KINDS = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
 
@@ -152,8 +153,9 @@ def _needed(store: Store, pack: str, runs: tuple[str, ...]) -> bool:
     for done in stages(store, pack):
         with contextlib.suppress(OSError, ValueError):
             facts = _head((store.checkpoints / pack / str(done) / "checkpoint.json").read_bytes())["facts"]
-            file = "memories.safetensors" if facts.get("memories") else "record.json"
-            return bool(facts.get("keep")) or not all((store.path / run / file).is_file() for run in runs)
+            file = MEMORIES if facts.get("memories") else "record.json"
+            places = map(store.place, runs)
+            return bool(facts.get("keep")) or not all(place and holds(place, file) for place in places)
     return False
 
 

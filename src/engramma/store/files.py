@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import itertools
 import json
 import math
 import os
 import shutil
 from collections.abc import Collection
+from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError, deserialize, safe_open
 from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor
@@ -36,6 +38,25 @@ class Damaged(Exception):
     def __init__(self, message: str) -> None:  # which may quote a hostile file: a line of it will do
         told = visible(message)
         super().__init__(told if len(told) < 1000 else told[:997] + "...")
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A folder that lies in an archive: its files are in memory, and read as those on the disk are."""
+
+    archive: Path
+    name: str
+    files: dict[str, bytes]
+
+    def __str__(self) -> str:
+        return f"{self.archive}:{self.name}"
+
+
+Folder = Path | Packed
+
+
+def holds(place: Folder, name: str) -> bool:
+    return name in place.files if isinstance(place, Packed) else (place / name).is_file()
 
 
 def write_folder(place: Path, files: dict[str, bytes], owner: str, replace: bool = False) -> bool:
@@ -82,15 +103,15 @@ def remove_folder(place: Path, owner: str) -> None:
     shutil.rmtree(gone, ignore_errors=True)
 
 
-def read_folder(place: Path, *names: str, further: Collection[str] = ()) -> dict[str, bytes]:
+def read_folder(place: Folder, *names: str, further: Collection[str] = ()) -> dict[str, bytes]:
     """The named files. Every file of the folder is checked by its checksum, and it may hold no others than
     those named and `further` ones, which need not be there."""
     listed: dict[str, str] = {}
     try:
-        for line in _read(place / SUMS, HEAD).decode().splitlines():
+        for line in _read(place, SUMS, HEAD).decode().splitlines():
             expected, name = line.split("  ", 1)
             listed[name] = expected
-        there = sorted(path.name for path in place.iterdir())
+        there = listed_in(place)
     except (OSError, ValueError) as error:
         raise Damaged(f"{place}: {SUMS} is missing or unreadable ({type(error).__name__})") from None
     if unlisted := {*names, *there} - {SUMS} - set(listed):
@@ -103,10 +124,10 @@ def read_folder(place: Path, *names: str, further: Collection[str] = ()) -> dict
             raise Damaged(f"{place}: {SUMS} lists {name!r}, which has no place here")
         try:
             if name in names:
-                found[name] = _read(place / name, HEAD if name.endswith(".json") else None)
+                found[name] = _read(place, name, HEAD if name.endswith(".json") else None)
                 actual = hashlib.sha256(found[name])
             else:
-                with _opened(place / name) as file:
+                with opened(place, name) as file:
                     actual = hashlib.file_digest(file, "sha256")
         except (OSError, ValueError) as error:
             raise Damaged(f"{place}: {name!r} cannot be read ({error})") from None
@@ -115,16 +136,21 @@ def read_folder(place: Path, *names: str, further: Collection[str] = ()) -> dict
     return found
 
 
-def _opened(path: Path) -> BufferedReader:
-    if not path.is_file():  # a pipe would be waited for
+def listed_in(place: Folder) -> list[str]:
+    return sorted(place.files if isinstance(place, Packed) else (path.name for path in place.iterdir()))
+
+
+def opened(place: Folder, name: str) -> BufferedReader | io.BytesIO:
+    if not holds(place, name):  # a pipe would be waited for
         raise OSError("no such file")
-    return open(path, "rb")
+    return io.BytesIO(place.files[name]) if isinstance(place, Packed) else open(place / name, "rb")
 
 
-def _read(path: Path, most: int | None) -> bytes:
-    with _opened(path) as file:
-        if most is not None and os.fstat(file.fileno()).st_size > most:
+def _read(place: Folder, name: str, most: int | None) -> bytes:
+    with opened(place, name) as file:
+        if most is not None and file.seek(0, os.SEEK_END) > most:
             raise ValueError(f"larger than {most} bytes")
+        file.seek(0)
         return file.read()
 
 
@@ -191,25 +217,31 @@ class Form(NamedTuple):
     shape: tuple[int, ...]
 
 
-def forms(path: Path) -> dict[str, Form]:
-    """Of every tensor of a file, from its head alone."""
+def forms(place: Folder, file: str) -> dict[str, Form]:
+    """Of every tensor of a file, on the disk from its head alone."""
     try:
-        with _opened(path) as file:
-            _check_head(file.read(8))
-        with safe_open(path, "np") as tensors:
+        if isinstance(place, Packed):
+            _check_head(place.files[file][:8])
+            told = deserialize(place.files[file])
+            return {name: Form(part["dtype"], tuple(part["shape"])) for name, part in told}
+        with opened(place, file) as head:
+            _check_head(head.read(8))
+        with safe_open(place / file, "np") as tensors:
             parts = {name: tensors.get_slice(name) for name in tensors.keys()}  # noqa: SIM118
             return {name: Form(part.get_dtype(), tuple(part.get_shape())) for name, part in parts.items()}
     except TENSOR_FAULTS as error:
-        raise Damaged(f"{path}: not readable as safetensors ({error})") from None
+        raise Damaged(f"{place}: {file} is not readable as safetensors ({error})") from None
 
 
-def one_tensor(path: Path, name: str) -> Tensor | None:
+def one_tensor(place: Folder, file: str, name: str) -> Tensor | None:
     """One tensor of a file that may hold many."""
     try:
-        with safe_open(path, "pt") as file:
-            return file.get_tensor(name).clone() if name in file.keys() else None  # noqa: SIM118
+        if isinstance(place, Packed):
+            return unpack_tensors(place.files[file]).get(name)
+        with safe_open(place / file, "pt") as tensors:
+            return tensors.get_tensor(name).clone() if name in tensors.keys() else None  # noqa: SIM118
     except TENSOR_FAULTS as error:
-        raise Damaged(f"{path}: not readable as safetensors ({error})") from None
+        raise Damaged(f"{place}: {file} is not readable as safetensors ({error})") from None
 
 
 # Types and shapes that the format knows and PyTorch does not are errors of all these kinds.

@@ -1,14 +1,14 @@
 """Records: what a run found, one folder each, named by the hash of the run's description.
 
 <store>/<20 hex digits>/record.json  arrays.safetensors  [memories.safetensors]  SHA256SUMS
+<store>/<any name>.tar.gz            the same folders packed (`engramma runs pack`), read as they are
 <store>/set-aside/                   records that their checksums gave away
 <store>/checkpoints/, <store>/claims/   work in hand
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import functools
 import logging
 import os
 import re
@@ -23,12 +23,16 @@ import numpy as np
 import torch
 
 from engramma.checks import module_name, shown
-from engramma.experiment import Experiment, described
+from engramma.experiment import Experiment, digest, read
 from engramma.methods import METHODS
+from engramma.store import packed
 from engramma.store.claims import part
 from engramma.store.files import (
     Damaged,
+    Folder,
+    Packed,
     forms,
+    holds,
     one_tensor,
     pack_json,
     pack_tensors,
@@ -41,6 +45,7 @@ from engramma.store.files import (
 
 log = logging.getLogger("engramma")
 NAME = re.compile(r"[0-9a-f]{20}")
+MEMORIES = "memories.safetensors"
 # What may be a class of one's own: the settings that only it knows, with their types, and what may stand in
 # their places while the others are looked at.
 OWN: dict[str, tuple[dict[str, tuple[type, ...]], dict[str, Any]]] = {
@@ -66,7 +71,7 @@ class Record:
     curves: dict[str, np.ndarray]  # "epoch" (E,) over all tasks, 0 before training; each score (E,T)
     facts: dict[str, Any] = field(default_factory=dict)
     diverged: dict[str, int] | None = None  # {"task", "epoch"}
-    folder: Path | None = None
+    folder: Folder | None = None
     kept: tuple[np.ndarray, ...] = ()  # memories (M,N) after each task, on their way to the disk
 
     @property
@@ -86,10 +91,10 @@ class Record:
         """(M,N) after `task` was learned, where they were kept (`--keep-memories`)."""
         if self.kept:
             return self.kept[task]
-        if self.folder is None or not (self.folder / "memories.safetensors").is_file():
+        if self.folder is None or not holds(self.folder, MEMORIES):
             return None
         try:
-            found = one_tensor(self.folder / "memories.safetensors", f"after-{task}")
+            found = one_tensor(self.folder, MEMORIES, f"after-{task}")
             return None if found is None else found.numpy()
         except (Damaged, TypeError) as fault:  # NumPy does not have every type of numbers
             raise ValueError(f"run {self.name}: its memories cannot be read ({fault})") from None
@@ -102,20 +107,20 @@ def experiment_of(description: Mapping[str, Any]) -> Experiment:
         if own and module_name(module) not in sys.modules:
             run = digest(dict(description))[:20]
             raise ValueError(f"run {run} is of a {what} of one's own: name it (--{what} {module}:...)")
-    return described(dict(description))
-
-
-def digest(description: dict[str, Any]) -> str:
-    """The hash of a description, whatever version of the package wrote it."""
-    text = json.dumps(description, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return read(dict(description))
 
 
 class Store:
-    """A folder of records. Reading never changes it, but that a damaged record asked for is set aside."""
+    """A folder of records, in folders of their own or in archives that lie in it; or one archive.
 
-    def __init__(self, path: str | Path = "runs") -> None:
+    What `further` folders and archives hold is read as if it lay here too. Records of one name are of one
+    run: of several the first is read. Reading never changes a store, but that a damaged record asked for is
+    set aside.
+    """
+
+    def __init__(self, path: str | Path = "runs", *further: str | Path) -> None:
         self.path = Path(path)
+        self.sources = (self.path, *map(Path, further))
         self.checkpoints = self.path / "checkpoints"
         self.claims = self.path / "claims"
         self.owner = f"{os.getpid()}-{os.urandom(4).hex()}-s"
@@ -135,15 +140,31 @@ class Store:
         return len(self.names())
 
     def __contains__(self, experiment: Experiment) -> bool:
-        return (self.path / experiment.name).is_dir()
+        return self.place(experiment.name) is not None
 
     def names(self) -> list[str]:
-        try:
-            return sorted(p.name for p in self.path.iterdir() if NAME.fullmatch(p.name) and p.is_dir())
-        except FileNotFoundError:
-            return []
-        except NotADirectoryError:
-            raise OSError(f"store {self.path} must be a folder") from None
+        folders = (path for source in self.sources if source.is_dir() for path in source.iterdir())
+        found = {path.name for path in folders if NAME.fullmatch(path.name) and path.is_dir()}
+        return sorted(found | self._packed.keys())
+
+    def place(self, name: str) -> Folder | None:
+        """Where the record of a run lies; None where there is none."""
+        folders = (source / name for source in self.sources)
+        return next((folder for folder in folders if folder.is_dir()), None) or self._packed.get(name)
+
+    @functools.cached_property
+    def _packed(self) -> dict[str, Packed]:
+        """What archives hold. Which there are is looked up once: a folder may have thousands of records."""
+        found: dict[str, Packed] = {}
+        for source in self.sources:
+            if source.is_file():
+                found = packed.records(source) | found
+            for file in sorted(source.glob(f"*{packed.SUFFIX}")):
+                try:
+                    found = packed.records(file) | found
+                except (OSError, ValueError) as fault:  # a folder may hold anything else
+                    log.warning("%s (left out)", fault)
+        return found
 
     def open(self) -> Store:
         """Make the folder and see that it can be written, before any work is put into it."""
@@ -163,16 +184,13 @@ class Store:
 
         `memories`: only a record that kept its memories will do.
         """
-        if experiment not in self:
+        if (place := self.place(experiment.name)) is None or (memories and not holds(place, MEMORIES)):
             return None
         try:
-            record = self._read(experiment.name)
+            return self._read(experiment.name)
         except Damaged as fault:
-            self.set_aside(self.path / experiment.name, fault)
-            return None
-        if memories and not (self.path / experiment.name / "memories.safetensors").is_file():
-            return None
-        return record
+            # Out of the way it may show the same run in an archive.
+            return self.find(experiment, memories) if self.set_aside(place, fault) else None
 
     def get(self, start: str) -> Record:
         """The one record whose name starts so."""
@@ -201,9 +219,9 @@ class Store:
         files = {"record.json": pack_json(head), "arrays.safetensors": pack_tensors(arrays)}
         if record.kept:
             kept = {f"after-{k}": torch.as_tensor(m) for k, m in enumerate(record.kept)}
-            files["memories.safetensors"] = pack_tensors(kept)
+            files[MEMORIES] = pack_tensors(kept)
         place = self.path / record.name
-        richer = bool(record.kept) and not (place / "memories.safetensors").is_file()
+        richer = bool(record.kept) and not holds(place, MEMORIES)
         write_folder(place, files, self.owner, replace=richer)
         return place
 
@@ -216,8 +234,11 @@ class Store:
             except Damaged as fault:
                 yield name, str(fault)
 
-    def set_aside(self, place: Path, fault: Damaged | str) -> Path | None:
-        """Move a damaged folder out of the way, where it can still be looked at."""
+    def set_aside(self, place: Folder, fault: Damaged | str) -> Path | None:
+        """Move a damaged folder out of the way, where it can still be looked at. None where it stays."""
+        if isinstance(place, Packed):
+            log.warning("%.1000s; left out", fault)
+            return None
         aside = (
             self.path / "set-aside" / f"{place.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(8).hex()}"
         )
@@ -235,12 +256,20 @@ class Store:
     def remove(self, name: str) -> None:
         if not NAME.fullmatch(name):
             raise ValueError(f"a run is named by 20 hexadecimal digits, not {name!r}")
+        self.check_own(name)
         remove_folder(self.path / name, self.owner)
+
+    def check_own(self, name: str) -> None:
+        """That a run lies in a folder, and can be removed."""
+        if isinstance(place := self.place(name), Packed):
+            raise ValueError(f"run {name} lies in the archive {place.archive}, which is only read")
 
     def _read(self, name: str) -> Record:
         """The one place where a record is made of bytes: it is sound, or Damaged says why it is not."""
-        place = self.path / name
-        files = read_folder(place, "record.json", "arrays.safetensors", further=["memories.safetensors"])
+        place = self.place(name)
+        if place is None:
+            raise Damaged(f"{self.path / name}: there is no such record")
+        files = read_folder(place, "record.json", "arrays.safetensors", further=[MEMORIES])
         try:
             head = unpack_json(files["record.json"])
             if isinstance(head, dict) and not all(_names(head.get(part)) for part in ("scores", "curves")):
@@ -292,7 +321,7 @@ def _check_description(told: Any) -> None:
         whole = {**whole, **known}
     if (strength := unknown.get("strength")) is not None and not strength >= 0:
         raise ValueError(f"strength must be a number of 0 or more, or null, not {strength!r}")
-    if {**described(whole).describe(), **unknown} != told:
+    if {**read(whole).describe(), **unknown} != told:
         raise ValueError("description must hold every setting of the run and nothing else")
 
 
@@ -322,8 +351,8 @@ def _check(record: Record) -> None:
     if any(table.dtype.kind not in "fiu" for table in (*record.scores.values(), *record.curves.values())):
         raise ValueError("scores and curves must be numbers")
     assert record.folder is not None
-    if (file := record.folder / "memories.safetensors").is_file():
-        kept = forms(file)
+    if holds(record.folder, MEMORIES):
+        kept = forms(record.folder, MEMORIES)
         if kept.keys() != {f"after-{k}" for k in range(len(kept))} or not 0 < len(kept) <= tasks:
             raise ValueError(f"memories must be those after each of the {tasks} tasks")
         alike = len(set(kept.values())) == 1

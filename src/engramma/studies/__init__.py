@@ -210,7 +210,7 @@ def changed(runs: list[Run], changes: Mapping[str, Any]) -> list[Run]:
 
 def variant(name: str, changes: Mapping[str, Any], strengths: Path | None = None) -> str:
     """What a study's tables and figures are called where settings were changed, or strengths were chosen by a
-    search: table2-normalise=both-si.damping=1."""
+    search: table2-normalise=velocity-si.damping=1."""
     told = [f"{setting}={value}" for setting, value in sorted(changes.items())]
     if strengths is not None:
         told.append(f"strengths={strengths.stem}")

@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engramma.interactions import Interaction, LeakyRectifiedPolynomial
+from engramma.interactions import Interaction
+from engramma.kernels.compiled import leak_of
 from engramma.kernels.compiled import written_out as knows
 from engramma.kernels.numba import loops
 from engramma.kernels.numba import signs as bits
@@ -197,12 +198,12 @@ def step(
     kind = z.dtype.type
     rates = np.broadcast_to(np.asarray(rate, z.dtype).reshape(-1), len(z))
     limit = None if clamp is None else kind(clamp)
-    first, last = normalise != "velocity", normalise != "gradient"
+    first = normalise == "gradient"
 
     def work(r: int, block: slice) -> None:
         old = z[r, block], g[r, block], v[r, block]
         new = moved[r, block], fresh[r, block]
-        loops.step(*old, rates[r], kind(momentum), visible, limit, first, last, *new)
+        loops.step(*old, rates[r], kind(momentum), visible, limit, first, *new)
 
     each(work, len(z), cut(z.shape[1]))
     return torch.from_numpy(moved), torch.from_numpy(fresh)
@@ -254,7 +255,7 @@ def _turn(
 
     def turn(r: int, block: slice, h: Any, a: Any, dh: Any, da: Any) -> None:
         t, w, s = goal[r // times, block], weight[r // times, block], signs[r // fold, block]
-        loops.pull(h, a, t, w, loss.m, s, drop, n, leak, less, low, factor, dh, da)
+        loops.pull(h, a, t, w, s, drop, n, leak, less, low, factor, dh, da)
 
     return turn
 
@@ -273,9 +274,9 @@ def _signs(h: Tensor, a: Tensor, u: Tensor | None) -> Any:
 def _rule(f: Interaction, dtype: torch.dtype) -> tuple[Any, ...]:
     """n, the leak, n - 1, leak / n and n as a factor, in the types that choose the loops' machine code."""
     kind = np.float32 if dtype == torch.float32 else np.float64
-    leak, low = None, None
-    if isinstance(f, LeakyRectifiedPolynomial):
-        leak, low = kind(f.leak), kind(f.leak / f.n)
+    leak, low = leak_of(f), None
+    if leak is not None:
+        leak, low = kind(leak), kind(leak / f.n)
     if f.n == int(f.n):
         return loops.binary(int(f.n)), leak, loops.binary(int(f.n) - 1), low, kind(f.n)
     return kind(f.n), leak, kind(f.n - 1), low, kind(f.n)

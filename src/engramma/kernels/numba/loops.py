@@ -159,9 +159,8 @@ def answer(o, drop):
 
 
 @njit(**LOOP)
-def pull(h, a, target, share, exponent, u, drop, n, leak, less, low, factor, dh, da):
-    """`slopes` of the loss (target - tanh scores)^(2 exponent), or the logistic one where that is 0; items
-    weighted by share (B,)."""
+def pull(h, a, target, share, u, drop, n, leak, less, low, factor, dh, da):
+    """`slopes` of the loss (target - tanh scores)^2; items weighted by share (B,)."""
     g = np.empty((TILE, a.shape[0]), h.dtype)
     for first in range(0, h.shape[0], TILE):
         last = min(first + TILE, h.shape[0])
@@ -170,14 +169,7 @@ def pull(h, a, target, share, exponent, u, drop, n, leak, less, low, factor, dh,
         for b in range(last - first):
             for k in range(a.shape[0]):
                 y, steep = answer(tile[b, k], drop)
-                error = target[first + b, k] - y
-                if exponent:
-                    result = -2 * exponent * steep * share[first + b] * error
-                else:
-                    result = -share[first + b] * error
-                for _ in range(exponent - 1):
-                    result *= error * error
-                tile[b, k] = result
+                tile[b, k] = -2 * steep * share[first + b] * (target[first + b, k] - y)
         slopes(h[first:last], a, near, tile, n, less, low, factor, dh[first:last], da)
 
 
@@ -224,8 +216,8 @@ def _divisor(v):
 
 
 @njit(**LOOP)
-def step(theta, grad, velocity, rate, momentum, visible, clamp, scale_grad, scale_velocity, moved, fresh):
-    """A block of memories (M,N); clamp None or a number."""
+def step(theta, grad, velocity, rate, momentum, visible, clamp, scale_grad, moved, fresh):
+    """A block of memories (M,N); clamp None or a number. What is scaled is the gradient, or the velocity."""
     one = theta.dtype.type(1)
     for m in range(theta.shape[0]):
         for part in range(2):
@@ -239,7 +231,7 @@ def step(theta, grad, velocity, rate, momentum, visible, clamp, scale_grad, scal
             else:
                 for j in range(v.size):
                     v[j] = momentum * old[j] + g[j]
-            largest = _divisor(v) if scale_velocity else one
+            largest = one if scale_grad else _divisor(v)
             for j in range(v.size):
                 after[j] = before[j] - rate * (v[j] / largest)
         if clamp is not None:

@@ -9,8 +9,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from engramma.interactions import Interaction, LeakyRectifiedPolynomial
+from engramma.interactions import Interaction
 from engramma.kernels import reference
+from engramma.kernels.compiled import leak_of
 from engramma.kernels.compiled import written_out as knows
 from engramma.kernels.reference import in_turn, moments, prepare, product, product_back, slopes
 from engramma.kernels.triton.jit import _pull, _scores, _step
@@ -38,9 +39,9 @@ def vertex(f: Interaction) -> dict[str, object]:
     """What the programs must know of f at compile time."""
     whole = f.n == int(f.n)
     n, less = (int(f.n), int(f.n) - 1) if whole else (float(f.n), float(f.n) - 1)
-    poly = not isinstance(f, LeakyRectifiedPolynomial)
+    leak = leak_of(f)
     # Constants of the programs, because a plain argument would reach them as float32.
-    return {"n": n, "less": less, "whole": whole, "poly": poly, "leak": float(getattr(f, "leak", 0.0))}
+    return {"n": n, "less": less, "whole": whole, "poly": leak is None, "leak": float(leak or 0.0)}
 
 
 def tile(memories: int, dtype: torch.dtype) -> dict[str, object]:
@@ -116,7 +117,7 @@ def launch_pull(
         h, a, flat, target.contiguous(), share.contiguous(), hi, lo, parts, items, memories, neurons,
         replicas // target.shape[0], tiles, workers,
         lift=2.0**lift, drop=2.0 ** -(lift * f.n), leak_slope=leak_slope,
-        signs=signs, exponent=loss.m, split=hi.dtype == torch.bfloat16, **known, **shape,
+        signs=signs, split=hi.dtype == torch.bfloat16, **known, **shape,
     )  # fmt: skip
     return parts.sum(1, dtype=torch.float64).mT
 
@@ -141,7 +142,7 @@ def step(
     _step[(replicas * memories,)](
         theta, grad, velocity, rates, moved, fresh, memories, neurons, visible,
         momentum=momentum, clamp=clamp or 0.0, clamped=clamp is not None,
-        scale_grad=normalise != "velocity", scale_velocity=normalise != "gradient",
+        scale_grad=normalise == "gradient",
         BN=triton.next_power_of_2(neurons), num_warps=4,
     )  # fmt: skip
     return moved, fresh

@@ -79,7 +79,7 @@ def _pull(
     h_ptr, a_ptr, u_ptr, t_ptr, share_ptr, hi_ptr, lo_ptr, da_ptr, B, M, K, times, tiles, workers,
     n: tl.constexpr, less: tl.constexpr, whole: tl.constexpr, poly: tl.constexpr, leak: tl.constexpr,
     lift: tl.constexpr, drop: tl.constexpr, leak_slope: tl.constexpr,
-    signs: tl.constexpr, exponent: tl.constexpr, split: tl.constexpr,
+    signs: tl.constexpr, split: tl.constexpr,
     BB: tl.constexpr, BM: tl.constexpr, DT: tl.constexpr,
 ):  # fmt: skip
     """lift = 2^LIFT, drop = 2^-(LIFT n), leak_slope = the lifted leak over n."""
@@ -111,11 +111,7 @@ def _pull(
             q = 1 / (1 + e)
             y = tl.where(o < 0, e - 1, 1 - e) * q  # tanh o; and 1 - y^2 = 4 e q^2
             error = target - y
-            g = error
-            for _ in tl.static_range(exponent - 1):
-                g = g * error * error
-            # 0 is the logistic loss, whose slope is the error alone
-            g = ((-8 * n * exponent) * g * (e * q * q) if exponent else -n * error) * share
+            g = (-8 * n) * error * (e * q * q) * share
             if signs:
                 dh += (g * u)[:, None] * (on_slope - slope)
             else:
@@ -161,7 +157,7 @@ def _scaled(v, seen):
 def _step(
     theta_ptr, grad_ptr, v_ptr, rate_ptr, out_ptr, v_out_ptr, M, N, visible,
     momentum: tl.constexpr, clamp: tl.constexpr, clamped: tl.constexpr,
-    scale_grad: tl.constexpr, scale_velocity: tl.constexpr, BN: tl.constexpr,
+    scale_grad: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     j = tl.arange(0, BN)
@@ -173,7 +169,7 @@ def _step(
         grad = _scaled(grad, seen)
     v = momentum * tl.load(v_ptr + row * N + j, there, 0.0) + grad
     theta = tl.load(theta_ptr + row * N + j, there, 0.0)
-    moved = theta - rate * (_scaled(v, seen) if scale_velocity else v)
+    moved = theta - rate * (v if scale_grad else _scaled(v, seen))
     if clamped:  # by comparison: minimum and maximum may lose what is not a number
         low = tl.where(moved < -clamp, -clamp, moved)
         moved = tl.where(seen, tl.where(low > clamp, clamp, low), moved)

@@ -104,7 +104,9 @@ def tensors(part: Any, name: str = "state") -> dict[str, Tensor]:
 def rebuilt(like: Any, found: dict[str, Tensor], name: str = "state") -> Any:
     if like is None or isinstance(like, Tensor):
         return found.get(name)
-    return type(like)(*(rebuilt(v, found, f"{name}.{f}") for f, v in zip(like._fields, like, strict=True)))
+    fields = getattr(like, "_fields", range(len(like)))
+    parts = [rebuilt(v, found, f"{name}.{f}") for f, v in zip(fields, like, strict=True)]
+    return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)
 
 
 def same(one: Any, two: Any) -> bool:
@@ -158,7 +160,7 @@ class Careful(Method):
         """Answered below; the loop looks whether a class has it."""
 
     def __getattribute__(self, name: str) -> Any:
-        if name not in ("start", "rehearse", "steer", "observe", "consolidate"):
+        if name not in ("start", "awaken", "rehearse", "steer", "observe", "consolidate", "recall"):
             return object.__getattribute__(self, name)
 
         def call(*given: Any) -> Any:

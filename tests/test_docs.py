@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib.util
+import pkgutil
 import re
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import page
 import pytest
 import torch
+from test_layers import ROOMS
 
 import engramma as en
 from engramma.checks import module_name
@@ -100,3 +102,87 @@ def test_the_defaults_on_the_page_are_the_methods_own() -> None:
         if name == "si":
             assert plain.pop("merge") == "online"  # it has no other
         assert told == plain, name
+
+
+HOME, SOURCES = page.PAGE.parents[1], Path(en.__file__).parent
+DESIGN = (page.PAGE.parent / "design.md").read_text()
+WALKS = [
+    re.findall(r"^\d+\. `([^`]+)`, `([^`]+)`: ", walk, flags=re.M)
+    for walk in DESIGN.split("## A stranger's walk\n")[1].split("\n## ")[0].split("\n\n**")[1:]
+]
+
+
+def defined(file: Path, name: str) -> bool:
+    """Whether a file has a function or class of that name, also one within a class."""
+    body = ast.parse(file.read_text()).body
+    for part in name.split("."):
+        plain = {target.id: node.value for node in body if isinstance(node, ast.Assign)
+                 for target in node.targets if isinstance(target, ast.Name)}  # fmt: skip
+        made = {node.name: node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        if part not in made:
+            return isinstance(plain.get(part), ast.Call)  # what another function has made
+        body = made[part].body
+    return True
+
+
+def test_there_are_two_walks_of_at_most_eight_hops() -> None:
+    assert [2 < len(walk) <= 8 for walk in WALKS] == [True, True]
+    assert len(re.findall(r"^\d+\. `", DESIGN, flags=re.M)) == sum(map(len, WALKS))  # none was overlooked
+
+
+@pytest.mark.parametrize(("file", "name"), [hop for walk in WALKS for hop in walk])
+def test_every_hop_of_a_walk_is_there_and_is_used_on_the_way(file: str, name: str) -> None:
+    assert defined(SOURCES / file, name), f"{file} does not define {name}"
+    way = {SOURCES / hop for walk in WALKS for hop, _ in walk} | {SOURCES / "__main__.py"}
+    parts = (node for path in way for node in ast.walk(ast.parse(path.read_text())))
+    used = {getattr(node, "attr", getattr(node, "id", None)) for node in parts
+            if isinstance(node, ast.Attribute | ast.Name)}  # fmt: skip
+    assert name.rpartition(".")[2] in used, f"nothing on the way uses {name}"
+
+
+def test_every_room_has_its_line() -> None:
+    table = DESIGN.split("| room | what is in it |\n")[1].split("\n\n")[0]
+    told = re.findall(r"^\| `(\w+)` \|", table, flags=re.M)
+    for row in ROOMS:  # those of one storey in any order
+        assert set(told[: len(row)]) == row
+        told = told[len(row) :]
+    assert not told
+
+
+PRESENT = ["CONTRIBUTING.md", "README.md", "mkdocs.yml"]  # pages on what is there now, not on what once was
+PRESENT += [f"docs/{p.name}" for p in page.PAGE.parent.glob("*.md") if p.name != "log.md"]
+
+
+@pytest.mark.parametrize("name", PRESENT)
+def test_what_a_page_names_is_there(name: str) -> None:
+    text = (HOME / name).read_text()
+    places = HOME, SOURCES, page.PAGE.parent
+    for path in re.findall(r"`((?:\w[\w.-]*/)+[\w.-]+\.(?:py|toml|md|csv|tar\.gz))`", text):
+        assert any((place / path).exists() for place in places), f"{name} names {path}"
+    for path in re.findall(r"`(\w+\.py)`", text):
+        assert (SOURCES / path).exists() or path in ("freeze.py", *OWN.values()), f"{name} names {path}"
+    for thing in re.findall(r"\bengramma(?:\.[A-Za-z]\w*)+", text):
+        assert pkgutil.resolve_name(thing), f"{name} names {thing}"
+    for command in re.findall(r"python -m (benchmarks\S*(?: [a-z]+)?)", text):
+        known = [f"benchmarks {path.stem}" for path in (HOME / "benchmarks").glob("[a-z]*.py")]
+        assert command.rstrip("`") in known, f"{name} names python -m {command}"
+
+
+def test_the_tree_of_the_readme_is_the_tree() -> None:
+    block = (HOME / "README.md").read_text().split("## What is where\n")[1].split("```")[1]
+    lines = [line for line in block.splitlines() if line.startswith("  ")]
+    told = [part.rstrip("/") for line in lines for part in line.strip().split("  ")[0].split()]
+    assert {part.removesuffix(".py") for part in told} == set.union(*ROOMS)
+    assert [part for part in told if not (SOURCES / part).exists()] == []
+    for folder, *files in (re.findall(r"\w+(?:/|\.py)", line) for line in lines):
+        if folder.endswith("/"):
+            assert [file for file in files if not (SOURCES / folder / file).exists()] == []
+    for line in block.splitlines():
+        if not line.startswith((" ", "src")):
+            assert [part for part in line.split("  ")[0].split() if not (HOME / part).exists()] == []
+
+
+def test_every_page_stands_in_the_navigation() -> None:
+    nav = (HOME / "mkdocs.yml").read_text().split("\nnav:")[1]
+    pages = {str(p.relative_to(HOME / "docs")) for p in (HOME / "docs").rglob("*.md")}
+    assert pages == set(re.findall(r"[\w/-]+\.md", nav))

@@ -41,7 +41,7 @@ def main() -> None:
                 ratios.append(took[1] / took[5])
         rows.append({"n": vertex, "ratio": round(statistics.median(ratios), 2), "rounds": ratios})
         print(f"n {vertex:g}: a task of 102 memories learns {rows[-1]['ratio']} times as fast as one of 512")
-    write("awake", rows, device=told.device, replicas=told.replicas)
+    write(f"awake-{told.device}", rows, device=told.device, replicas=told.replicas)
 
 
 def epoch(setup: Built, epochs: int) -> float:

@@ -1,4 +1,4 @@
-"""What a method against forgetting is: five small functions.
+"""What a method against forgetting is: eight small functions.
 
 A method is a frozen dataclass of settings; what changes lives in its state, a NamedTuple of tensors
 that the loop hands back to it. Nothing is changed in place. Axis 0 is replicas everywhere. What shapes a

@@ -324,6 +324,7 @@ def test_draw_writes_pdf_and_png_for_every_kind(tmp_path):
         "grid": grid(),
         "grid_average": grid(),
         "tasks": curved(),
+        "over_tasks": of_many_tasks(),
         "bars": [record()],
         "memories": kept,
         "pseudo_items": kept,
@@ -385,3 +386,71 @@ def test_matplotlib_is_left_as_it_was(tmp_path):
 def test_pyplot_is_never_imported():
     code = "import sys, engramma.show.figures; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=120, check=False).returncode == 0
+
+
+# Over the number of tasks
+
+
+def of_many_tasks(counts=(5, 10, 20, 50), **settings) -> list[StandIn]:
+    return [
+        record(0.9 - tasks / 500 + seed / 100, tasks=tasks, vertex=v, seed=seed, **settings)
+        for v in (2.0, 20.0)
+        for tasks in counts
+        for seed in range(3)
+        if v == 2.0 or tasks < 50  # not run
+    ]
+
+
+def drawn(figure: Figure) -> list:
+    """Means and deviations of each line: [(x, mean, sd)]."""
+    found = []
+    for container in figure.axes[0].containers:
+        line, _, (bars,) = container.lines
+        low, high = np.array(bars.get_segments())[:, :, 1].T
+        found.append((line, line.get_xdata(), np.asarray(line.get_ydata()), (high - low) / 2))
+    return found
+
+
+def test_over_tasks_has_a_line_a_vertex_and_only_what_was_run():
+    lost = record(diverged=True, method="allocation", vertex=20.0, tasks=50)
+    figure = figures.over_tasks([*of_many_tasks(method="allocation"), lost])
+    legible(figure)
+    (axes,) = figure.axes
+    assert axes.get_xscale() == "log"
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["5", "10", "20", "50"]
+    assert [text.get_text() for text in axes.texts] == ["1 of 22 runs diverged"]
+    (two, x, mean, sd), (twenty, x20, _, _) = drawn(figure)
+    assert list(x) == [5, 10, 20, 50]
+    assert list(x20) == [5, 10, 20]
+    assert np.allclose(mean, 0.91 - np.array(x) / 500)
+    assert np.allclose(sd, 0.01)
+    assert (two.get_color(), twenty.get_color()) == (style.COLOURS[0], style.COLOURS[3])
+    assert axes.get_title() == "allocation"
+
+
+def test_over_tasks_tells_methods_apart_by_dash_and_marker():
+    others = [record(0.5, method=m, strength=s, vertex=2.0, seed=i)
+              for m, s in (("vanilla", None), ("rehearsal", 0.5), ("rehearsal", 0.05), ("ewc", 1100.0))
+              for i in range(2)]  # fmt: skip
+    figure = figures.over_tasks([*others, *of_many_tasks(method="allocation")])
+    legible(figure)
+    looks = {line.get_color() + str((line.get_linestyle(), line.get_marker())) for line, *_ in drawn(figure)}
+    assert len(looks) == 6
+    labels = figure.axes[0].get_legend_handles_labels()[1]
+    assert labels == ["allocation", "Vanilla", "Rehearsal 0.05", "Rehearsal 0.5", "EWC", "$n=2$", "$n=20$"]
+    assert drawn(figure)[0][0].get_linestyle() == "-"  # the one with most numbers of tasks
+
+
+def test_over_tasks_averages_nothing_else():
+    mixed = [*of_many_tasks(), record(memories=102, tasks=5, vertex=2.0, seed=7)]
+    with pytest.raises(ValueError, match=r"n=2, over tasks: its records differ in memories \(512, 102\)"):
+        figures.over_tasks(mixed)
+    with pytest.raises(ValueError, match="no records"):
+        figures.over_tasks([])
+
+
+def test_a_figure_of_one_row_says_its_name_once(tmp_path):
+    made = figures.draw("tasks", curved(method="ewc"), tmp_path, "ewc", formats=("png",))
+    assert [path.name for path in made] == ["ewc.png"]
+    made = figures.draw("tasks", curved(method="ewc"), tmp_path, "few", formats=("png",))
+    assert [path.name for path in made] == ["few-ewc.png"]

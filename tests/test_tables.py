@@ -413,3 +413,48 @@ def test_scores_table_of_nothing_says_so():
 def test_the_caption_says_how_sure_its_count_is():
     assert "drawn again" not in tables.table2(whole_table(2)).caption
     assert "drawn again, in 95 % of 2,000 draws" in tables.table2(whole_table(3)).caption
+
+
+# Rows by whatever differs
+
+
+def labels(table: tables.Table) -> list[str]:
+    return [line.label for line in table.lines]
+
+
+def test_rows_are_told_apart_by_whatever_differs_but_the_seed():
+    def runs(**settings) -> list:
+        return [record(0.5, seed=seed, vertex=v, **settings) for seed in (0, 1) for v in (2.0, 5.0)]
+
+    table = tables.scores([*runs(tasks=10), *runs(tasks=50), *runs(tasks=5)])
+    assert labels(table) == ["Vanilla, tasks 5", "Vanilla, tasks 10", "Vanilla, tasks 50"]
+    assert [len(cell.values) for line in table.lines for cell in line.cells] == [2] * 6
+    assert labels(tables.scores(runs(angle=10.0) + runs(angle=30.0))) == [
+        "Vanilla, angle 10",
+        "Vanilla, angle 30",
+    ]
+    given, found = ({"boundaries": b, "grow": True} for b in ("given", "found"))
+    table = tables.scores(
+        runs(method="allocation", settings=given) + runs(method="allocation", settings=found)
+    )
+    assert labels(table) == ["allocation, boundaries found", "allocation, boundaries given"]
+    several = runs(order=[0, 1], memories=8) + runs(order=None, memories=9)  # a list, and none
+    assert labels(tables.scores(several)) == ["Vanilla, memories 8, order [0, 1]", "Vanilla, memories 9"]
+    warm = runs(initial_temperature="auto") + runs(initial_temperature=0.9)  # words and numbers
+    assert labels(tables.scores(warm)) == [
+        "Vanilla, initial_temperature 0.9", "Vanilla, initial_temperature auto"
+    ]  # fmt: skip
+
+
+def test_rows_say_nothing_that_does_not_tell_them_apart():
+    """Methods differ in their settings, and strengths in rate: the row's name says enough."""
+    one = record(0.4, method="rehearsal", strength=0.5, learning_rate=0.1, settings={"sample": 20})
+    two = record(0.4, method="rehearsal", strength=0.05, learning_rate=0.2, settings={"sample": 10})
+    assert labels(tables.scores([one, two, record(0.3)])) == ["Rehearsal 0.05", "Rehearsal 0.5", "Vanilla"]
+
+
+def test_a_method_s_setting_named_like_an_experiment_s_still_counts():
+    one, two = (record(0.4, settings={"order": order}, order=None, seed=k) for k, order in enumerate("ab"))
+    assert labels(tables.scores([one, two])) == ["Vanilla, settings.order a", "Vanilla, settings.order b"]
+    with pytest.raises(ValueError, match=r"its records differ in settings.order \('a', 'b'\)"):
+        trials.check_alike([one, two], "here")

@@ -15,31 +15,48 @@ from engramma.paper import numbers as paper
 from engramma.store.scores import Recorded, value
 
 
+def settings(record: Recorded) -> dict[str, Any]:
+    """All that a run was told, its method's own settings one by one among the experiment's."""
+    told = {name: value for name, value in record.description.items() if name != "settings"}
+    for name, value in (record.description.get("settings") or {}).items():
+        told[f"settings.{name}" if name in told else name] = value
+    return told
+
+
 def setting(record: Recorded, name: str) -> Any:
-    return record.description.get(name)
+    return record.description[name] if name in record.description else settings(record).get(name)
+
+
+def differing(records: Sequence[Recorded], free: Sequence[str] = ("seed",)) -> dict[str, list[Any]]:
+    """{setting: its different values} of those settings in which records differ, but for `free`."""
+    told = [settings(record) for record in records]
+    names = sorted({name for one in told for name in one} - set(free))
+    seen = {name: list({repr(one.get(name)): one.get(name) for one in told}.values()) for name in names}
+    return {name: values for name, values in seen.items() if len(values) > 1}
 
 
 def group(records: Iterable[Recorded], *names: str) -> dict[Any, list[Recorded]]:
     """Records by the named settings, sorted; the key is a tuple where several are named."""
     found: dict[Hashable, list[Recorded]] = {}
     for record in records:
-        key = tuple(setting(record, name) for name in names)
+        given = (setting(record, name) for name in names)
+        key = tuple(v if isinstance(v, Hashable) else repr(v) for v in given)
         found.setdefault(key if len(names) > 1 else key[0], []).append(record)
-    # None stands before every number.
-    order = sorted(found, key=lambda k: [(v is not None, v) for v in (k if isinstance(k, tuple) else (k,))])
+    # None stands before every number, and numbers before words: a temperature may be "auto".
+    order = sorted(
+        found,
+        key=lambda k: [(v is not None, isinstance(v, str), v) for v in (k if isinstance(k, tuple) else (k,))],
+    )
     return {key: found[key] for key in order}
 
 
 def check_alike(records: Sequence[Recorded], where: str, free: Sequence[str] = ("seed",)) -> None:
     """Trials of one cell may differ in `free` alone; averaging anything else would hide it."""
-    names = sorted({name for record in records for name in record.description} - set(free))
-    for name in names:
-        seen = list(dict.fromkeys(repr(setting(record, name)) for record in records))
-        if len(seen) > 1:
-            raise ValueError(
-                f"{where}: its records differ in {name} ({', '.join(seen[:3])}"
-                f"{', ...' if len(seen) > 3 else ''}); only {' and '.join(free)} may differ"
-            )
+    for name, values in differing(records, free).items():
+        raise ValueError(
+            f"{where}: its records differ in {name} ({', '.join(map(repr, values[:3]))}"
+            f"{', ...' if len(values) > 3 else ''}); only {' and '.join(free)} may differ"
+        )
 
 
 def is_proportion(method: str | None) -> bool:

@@ -148,9 +148,12 @@ def scores(
     measure: str = "average",
     score: str | None = None,
 ) -> Table:
-    """Any records: one row for each combination of the settings `rows`, one column for each `column`."""
+    """Any records: one row for each combination of the settings `rows` and of whatever else differs among
+    the records of a row but the seed, one column for each `column`."""
     if not records:
         raise ValueError("no records to make a table of")
+    alike = trials.group(records, *rows).values()
+    rows = (*rows, *sorted({name for some in alike for name in trials.differing(some, ("seed", column))}))
     places = trials.group(records, *rows, column)
     across = list(trials.group(records, column))
     down = dict.fromkeys(key[:-1] for key in places)
@@ -227,13 +230,15 @@ def _mark_best(lines: Sequence[Line], lowest: bool = False) -> tuple[Line, ...]:
 
 
 def _label(settings: dict[str, Any]) -> str:
-    words = []
+    """ "Rehearsal 0.5, tasks 10": a method with its strength, then what else is told."""
+    who, rest = [], []
     for name, given in settings.items():
+        text = f"{given:g}" if isinstance(given, float) else str(given)
         if name == "method":
-            words.append(paper.labels().get(given, str(given)))
+            who.append(paper.labels().get(given, text))
         elif given is not None:
-            words.append(f"{given:g}" if name == "strength" else f"{name} {given}")
-    return " ".join(words)
+            (who if name == "strength" else rest).append(text if name == "strength" else f"{name} {text}")
+    return ", ".join(filter(None, [" ".join(who), *rest]))
 
 
 def _scale(records: Sequence[Recorded]) -> str:

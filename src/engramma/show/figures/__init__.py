@@ -20,6 +20,7 @@ from engramma.show.figures.bars import table2_bars
 from engramma.show.figures.energy import energy_curves
 from engramma.show.figures.grids import heat_map
 from engramma.show.figures.memories import memory_images, pseudo_items
+from engramma.show.figures.over_tasks import over_tasks
 from engramma.show.figures.responses import response
 from engramma.show.figures.searches import searches
 from engramma.show.figures.style import FORMATS, save
@@ -31,6 +32,7 @@ KINDS: dict[str, Callable[..., Figure]] = {
     "grid": heat_map,  # learning rate by temperature, smallest own accuracy
     "grid_average": partial(heat_map, measure="average"),
     "tasks": task_curves,  # one figure for each row of Table 2
+    "over_tasks": over_tasks,  # average accuracy over the number of tasks
     "bars": table2_bars,
     "memories": memory_images,
     "pseudo_items": pseudo_items,
@@ -58,7 +60,9 @@ def draw(
         options["data_dir"] = data_dir
     made = []
     for suffix, some in _figures(kind, records):
-        title = (name or kind).removesuffix(suffix) + suffix  # curves-gem-0.5 says already which row it is
+        title = name or kind
+        if not f"-{title}".endswith(suffix):  # curves-gem-0.5 says already which row it is
+            title += suffix
         made += save(KINDS[kind](some, **options), out, title, formats)
     return made
 
@@ -85,6 +89,7 @@ __all__ = [
     "heat_map",
     "lost_attractors",
     "memory_images",
+    "over_tasks",
     "pseudo_items",
     "response",
     "save",

@@ -339,7 +339,7 @@ def test_fork_refuses_a_checkpoint_that_its_pack_would_not_have_left(
     if part == "state" and method != "si":  # another method has its own
         assert run([child], store).ran == 1
         return
-    with pytest.raises(ValueError, match="^fork: "):
+    with pytest.raises(ValueError, match=r"^fork: "):
         run([child], store)
 
 

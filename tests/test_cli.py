@@ -643,6 +643,13 @@ def test_a_warning_is_one_line_that_does_nothing(here: Path) -> None:
     assert "1 runs in runs" in result.stdout
 
 
+def test_what_is_said_of_an_input_is_no_longer_than_a_page(here: Path) -> None:
+    (here / "a.toml").write_text(f"{'x' * 9000} = 1")
+    result = engramma("run --config a.toml")
+    refused(result, r"unknown setting xxx.* \.\.\. xxx")
+    assert len(result.stderr) < 2100
+
+
 def test_a_damaged_archive_is_said_in_one_line(here: Path) -> None:
     assert engramma(f"run {TINY}").exit_code == 0
     assert engramma("runs pack a.tar.gz").exit_code == 0

@@ -314,6 +314,35 @@ def test_fork_refuses_what_does_not_fit(tmp_path: Path) -> None:
         run([fork(kept, 1)], store)
 
 
+@pytest.mark.parametrize("part", ["theta", "rows", "state", "seeds", "setting", "seconds", "curves", "types"])
+@pytest.mark.parametrize("method", ["si", "ewc"])
+def test_fork_refuses_a_checkpoint_that_its_pack_would_not_have_left(
+    part: str, method: str, tmp_path: Path
+) -> None:
+    store = Store(tmp_path)
+    parent = run([small(method="si")], store, keep_checkpoints=True).records[0].experiment
+    (name,) = checkpoints.packs(store)
+    point = checkpoints.load(store, name, 1, METHODS["si"](), "cpu")
+    assert point is not None
+    assert point.theta is not None
+    told, measured = point.facts, point.measured
+    odd: dict[str, Any] = {
+        "theta": {"theta": point.theta[:0]},
+        "rows": {"measured": {k: v if k == "marks" else v[:0] for k, v in measured.items()}},
+        "state": {"state": point.state[:-1]},
+        "curves": {"measured": {k: v for k, v in measured.items() if not k.startswith("curves/")}},
+        "types": {"measured": {k: v.int() for k, v in measured.items()}},
+    }
+    cut = {"facts": {k: v for k, v in told.items() if k != part}}
+    checkpoints.save(store, name, replace(point, **odd.get(part, cut)))
+    child = fork(parent, 0, method, strength=1.0)
+    if part == "state" and method != "si":  # another method has its own
+        assert run([child], store).ran == 1
+        return
+    with pytest.raises(ValueError, match=r"^fork: "):
+        run([child], store)
+
+
 def test_packs_share_items_and_fit_the_room() -> None:
     grid = [small(method="ewc", strength=g, seed=s) for g in (1.0, 2.0) for s in (0, 1, 2)]
     (pack,) = planning.plan(grid, "cpu")

@@ -62,6 +62,7 @@ UNPACKED = re.compile(  # all that may be there when an archive has been
 RUNS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "pickle.find_class",
         "socket.connect", "ctypes.dlopen", "webbrowser.open"}  # fmt: skip
 CACHE = ("numba.", "numpy", "copyreg", "builtins")  # of compiled loops that numba keeps
+COMPILED = [str(Path(p).resolve()) + os.sep for p in [os.environ.get("NUMBA_CACHE_DIR")] if p]  # and where
 WRITES = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate",
           "os.chmod", "os.chown", "os.utime", "shutil.rmtree", "shutil.copyfile", "shutil.move",
           "sqlite3.connect"}  # fmt: skip
@@ -175,7 +176,7 @@ class Watch:
         if not isinstance(path, str | bytes | os.PathLike):
             return
         name = os.path.abspath(os.fsdecode(path))
-        kept = name == self.home or name.startswith((self.home + os.sep, "/dev/"))
+        kept = name == self.home or name.startswith((self.home + os.sep, "/dev/", *COMPILED))
         if not kept and "__pycache__" not in name:
             self._refuse(f"{event} {name}")
 

@@ -155,8 +155,10 @@ def tensor(old: Tensor, chance: random.Random) -> Tensor:
         out.view(-1)[chance.randrange(out.numel())] = chance.choice(odd)
         return out
     fill = chance.choice(odd) if out.is_floating_point() else chance.choice([0, 1, -1, 100, 2**31 - 1, 2**62])
-    with_room = fill if out.is_floating_point() else fill % (2**7 if out.element_size() == 1 else 2**31)
-    return torch.full_like(out, bool(fill) if out.dtype == torch.bool else with_room)
+    small = 2**7 if out.element_size() == 1 else 2**31
+    if out.is_floating_point():  # a type with no room for it makes it infinite
+        return torch.full(out.shape, fill, dtype=torch.float64).to(out.dtype)
+    return torch.full_like(out, bool(fill) if out.dtype == torch.bool else fill % small)
 
 
 def tensors(data: bytes, chance: random.Random) -> bytes:

@@ -16,6 +16,9 @@ from engramma.checks import visible
 from engramma.cli import bench, info, interrupt, report, reproduce, runs, show, tables, train, tune
 
 
+LONGEST = 2000  # characters of what is said of an input that is wrong
+
+
 class OneLine(TyperGroup):
     """What is wrong with the input is said in one line, with exit status 2; the rest is a bug, and shows."""
 
@@ -42,7 +45,11 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno and error.strerror:
         # Python puts "[Errno 28]" before; the message itself is in strerror, the path in filename.
         text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-    return visible(" ".join(text.split())) or type(error).__name__
+    line = visible(" ".join(text.split())) or type(error).__name__
+    if len(line) > LONGEST:  # what was given is said again, and may be of any length
+        half = LONGEST // 2
+        return f"{line[:half]} ... {line[-half:]}"
+    return line
 
 
 app = typer.Typer(

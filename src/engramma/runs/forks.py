@@ -10,6 +10,7 @@ import torch
 
 from engramma.experiment import VARYING, Experiment
 from engramma.methods import Now
+from engramma.methods.state import alike
 from engramma.runs.setup import Built
 from engramma.store import checkpoints
 from engramma.store.checkpoints import Checkpoint
@@ -52,7 +53,7 @@ def branch(store: Store, ordered: Sequence[Experiment], built: Built) -> Checkpo
             f"fork: {store.path} has no checkpoints of {', '.join(missing)} (--keep-checkpoints)"
         )
     rows = [packs[homes[p]].index(p) for p in parents]
-    stages = [_stage(store, parents, homes, done, ordered, None) for done in range(1, after + 2)]
+    stages = [_stage(store, parents, homes, done, ordered, built) for done in range(1, after + 2)]
     memories = [
         torch.stack([c.theta[r] for c, r in zip(stage, rows, strict=True) if c.theta is not None]).to(
             built.theta
@@ -62,10 +63,10 @@ def branch(store: Store, ordered: Sequence[Experiment], built: Built) -> Checkpo
     last = stages[-1]
     if [c.facts["seeds"][r] for c, r in zip(last, rows, strict=True)] != [e.seed for e in ordered]:
         raise ValueError("fork: the seed must be that of the run continued")
-    told = {k: last[0].facts[k] for k in ("method", "settings")}
+    told = {k: last[0].facts.get(k) for k in ("method", "settings")}
     one_pack = packs[homes[parents[0]]] == tuple(parents)
     if one_pack and told == {"method": ordered[0].method, "settings": ordered[0].settings}:
-        state = _stage(store, parents[:1], homes, after + 1, ordered, built)[0].state
+        state = _stage(store, parents[:1], homes, after + 1, ordered, built, whole=True)[0].state
     else:
         state = built.method.start(memories[0])
         network = built.network.at(built.optimiser.beta(built.optimiser.epochs, built.theta))
@@ -77,7 +78,7 @@ def branch(store: Store, ordered: Sequence[Experiment], built: Built) -> Checkpo
         axis = 1 if key.startswith("curves/") else 0
         own = [c.measured[key].narrow(axis, r, 1) for c, r in zip(last, rows, strict=True) if key != "marks"]
         measured[key] = torch.cat(own, axis) if own else whole
-    facts = {"seconds": last[0].facts["seconds"], "report": {}}
+    facts = {"seconds": last[0].facts.get("seconds"), "report": {}, **lineage(ordered)}
     return Checkpoint(tuple(e.name for e in ordered), after + 1, memories[-1], state, measured, facts)
 
 
@@ -87,18 +88,37 @@ def _stage(
     homes: dict[str, str],
     done: int,
     children: Sequence[Experiment],
-    built: Built | None,
+    built: Built,
+    whole: bool = False,
 ) -> list[Checkpoint]:
-    """The checkpoint of every parent after `done` tasks."""
-    device = built.theta.device if built else "cpu"
+    """The checkpoint of every parent after `done` tasks; `whole`: with the state of its method."""
+    device = built.theta.device if whole else "cpu"
     found: dict[str, Checkpoint] = {}
     for pack in dict.fromkeys(homes[p] for p in parents):
-        point = checkpoints.load(store, pack, done, built.method if built else None, device)
+        point = checkpoints.load(store, pack, done, built.method if whole else None, device)
         if point is None or point.theta is None:
             raise ValueError(f"fork: no checkpoint after task {done - 1} of pack {pack} (--keep-checkpoints)")
-        if point.facts["setting"] != lineage(children)["setting"]:
+        if point.facts.get("setting") != lineage(children)["setting"]:
             raise ValueError(
                 "fork: only the method, its settings and what varies between replicas may change"
             )
+        if not _rows(point, built):
+            raise ValueError(f"fork: checkpoint {done} of pack {pack} is not of its {len(point.runs)} runs")
         found[pack] = point
     return [found[homes[p]] for p in parents]
+
+
+def _rows(point: Checkpoint, built: Built) -> bool:
+    """Whether a checkpoint has a row for each of its runs in all that a fork takes its own rows from."""
+    count, seeds = len(point.runs), point.facts.get("seeds")
+    measured = [
+        each.shape[1:2] if key.startswith("curves/") else each.shape[:1]
+        for key, each in point.measured.items()
+        if key != "marks"
+    ]
+    return (
+        isinstance(seeds, list)
+        and len(seeds) == count
+        and alike(point.theta, built.theta.new_empty((count, *built.theta.shape[1:])))
+        and all(shape == (count,) for shape in measured)
+    )

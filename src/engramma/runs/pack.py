@@ -77,6 +77,8 @@ def run_pack(
     point = resumable(store, ordered, built, keep)
     if point is None and first.fork:
         point = branch(store, ordered, built)
+        if fault := misfit(point, ordered, built):
+            raise ValueError(f"fork: the checkpoint of {first.fork} is not of its pack: {fault}")
     if point is not None:
         ledger.restore(point)
         theta, resume = point.theta, (point.done, point.state)

@@ -294,7 +294,8 @@ def test_kept_items_of_every_method(name, two_tasks):
     from engramma.streams import Task
 
     now = Now(network, Task(0, tasks[0], tasks[0]), 1, 0, Replicas((3,)))
-    kept = diagnostics.kept_items(method.consolidate(method.start(theta), now, theta))
+    state, _, theta = method.awaken(method.start(theta), now, theta)
+    kept = diagnostics.kept_items(method.consolidate(state, now, theta))
     if method.strength_name == "proportion":
         assert kept is not None
         assert kept.probe.shape[1] == 2

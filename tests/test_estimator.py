@@ -13,8 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import shuffle
 from sklearn.utils.estimator_checks import check_estimator
 
-from engramma.methods import EWC, METHODS
-from engramma.models.classifier import DenseMemoryClassifier
+from engramma.methods import EWC
+from engramma.models.classifier import LEARNED_BY, DenseMemoryClassifier
 from engramma.streams.datasets import Dataset
 
 
@@ -136,7 +136,7 @@ def test_fit_is_the_first_task_and_forgets_what_was(iris: tuple[np.ndarray, np.n
     np.testing.assert_array_equal(again.fit(x, y).memories_, first.memories_)
 
 
-@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize("method", LEARNED_BY)
 def test_partial_fit_learns_one_more_task(some_digits: tuple[np.ndarray, np.ndarray], method: str) -> None:
     """Two tasks of permuted pixels: the second is learned, and any method but vanilla keeps some of the
     first that vanilla loses."""

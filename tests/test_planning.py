@@ -48,7 +48,7 @@ def taken(pack: list[Experiment]) -> int:
         built = build(pack, "cpu", "reference")
         for moment in train(
             built.network, built.stream, built.method, built.optimiser, built.replicas, built.theta,
-            first.batch_size, first.cut,
+            first.batch_size,
         ):  # fmt: skip
             if moment.ends_task:
                 built.stream.evaluate(moment.network, moment.theta)

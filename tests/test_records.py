@@ -130,17 +130,16 @@ def test_what_everybody_takes_a_record_to_hold_is_in_it(odd: dict[str, Any], tmp
 
 def test_memories_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    kept = (np.zeros((2, 3)), np.zeros((2, 3)))
+    kept = (np.zeros((4, 3)), np.zeros((4, 3)))
     place = store.write(record(kept=kept))
     assert np.array_equal(store.get(record().name).memories(1), kept[1])  # type: ignore[arg-type]
-    halves = files.pack_tensors({"after-1": torch.zeros(2, 3, dtype=torch.bfloat16)})
+    halves = files.pack_tensors({"after-1": torch.zeros(4, 3, dtype=torch.bfloat16)})
     for odd in (b"no tensors", halves):
         (place / "memories.safetensors").write_bytes(odd)
         content = {p.name: p.read_bytes() for p in place.iterdir() if p.name != files.SUMS}
         files.write_folder(place, content, "test", replace=True)
-        found = store.get(record().name)
-        with pytest.raises(ValueError, match="its memories cannot be read"):
-            found.memories(1)
+        with pytest.raises(ValueError, match=r"is not a record|memories"):
+            store.get(record().name)
 
 
 def test_checksums_may_not_point_outside(tmp_path: Path) -> None:

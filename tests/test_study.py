@@ -39,7 +39,7 @@ STRENGTHS = {"l2": 1e-4, "ewc": 10.0, "mas": 1.0, "si": 1.0}
 
 def small(**changes: Any) -> Experiment:
     method = changes.get("method", "vanilla")
-    given = {"strength": STRENGTHS.get(method, 0.3)} if method != "vanilla" else {}
+    given = {"strength": STRENGTHS.get(method, 0.3)} if method not in ("vanilla", "allocation") else {}
     return read(SMALL, given, changes)
 
 
@@ -386,7 +386,7 @@ def test_small_packs_have_one_thread_and_leave_it_as_it_was() -> None:
         little = [small()]
         cases = (("cpu", little, 1), ("cpu", little * 10, 1), ("cpu", [large] * 50, 2), ("cuda", little, 2))
         for device, pack, threads in cases:
-            with packs.suited_threads(device, pack):
+            with planning.suited_threads(device, pack):
                 assert torch.get_num_threads() == threads
             assert torch.get_num_threads() == 2
     finally:

@@ -69,7 +69,7 @@ def test_paper_numbers_spot_checked_against_the_print():
     assert paper.chosen_lambda("si", 20.0) == 0.031
     assert paper.chosen_lambda("ewc", 3) is None
     assert paper.chosen_lambda("gem", 2) is None
-    assert json.loads((files("engramma.paper.numbers") / "paper.json").read_text())["source"]
+    assert json.loads((files("engramma.paper") / "paper.json").read_text())["source"]
 
 
 # What is in a cell

@@ -384,7 +384,7 @@ def test_what_is_cut_out_of_a_checkpoint_is_of_the_rows_alone() -> None:
     import torch
 
     theta = torch.arange(3.0)[:, None, None].expand(3, 4, 5)
-    state = Anchored(theta + 10, theta + 20, None, None, torch.arange(3.0), torch.zeros(4))
+    state = Anchored(theta + 10, theta + 20, None, None, torch.arange(3.0))
     measured = {
         "scores/accuracy": theta + 30,
         "curves/accuracy": torch.arange(3.0).expand(3, 3),  # (marks, R)
@@ -392,7 +392,7 @@ def test_what_is_cut_out_of_a_checkpoint_is_of_the_rows_alone() -> None:
         "broke": torch.tensor([0, 7, 8]),
     }
     report = {"each": [0, 1, 2], "longer": [0, 1, 2, 3], "shorter": [0, 1], "plain": 4}
-    facts = {"report": report, "seconds": [1.0, 2.0]}
+    facts = {"report": report, "seconds": [1.0, 2.0], "seeds": [7, 8, 9]}
     part = prune.cut(checkpoints.Checkpoint(("a", "b", "c"), 2, theta, state, measured, facts), [0, 2])
     assert (part.runs, part.done) == (("a", "c"), 2)
     assert torch.equal(torch.as_tensor(part.theta), theta[[0, 2]])

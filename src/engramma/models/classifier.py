@@ -25,6 +25,9 @@ from engramma.train import train
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
+# A classifier learns one task at a time and never hears how many there will be: nothing can be allotted.
+LEARNED_BY = tuple(name for name in METHODS if name != "allocation")
+
 
 class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
     """Learns items and labels as memories, and answers with the class neuron that scores highest.
@@ -251,7 +254,7 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
         """Numbers and names that would otherwise fail far from where they were given."""
         names = {"features": ("scaled", "binary"), "interaction": tuple(INTERACTIONS), "dtype": tuple(DTYPES)}
         if not isinstance(self.method, Method):
-            names["method"] = tuple(METHODS)
+            names["method"] = LEARNED_BY
         for name, allowed in names.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")

@@ -348,8 +348,9 @@ def _check(record: Record) -> None:
     for name, table in record.curves.items():
         if not points or table.shape != ((points,) if name == "epoch" else (points, tasks)):
             raise ValueError("curves must be tables over the epochs")
-    if any(table.dtype.kind not in "fiu" for table in (*record.scores.values(), *record.curves.values())):
-        raise ValueError("scores and curves must be numbers")
+    points = [table for name, table in (*record.scores.items(), *record.curves.items()) if name != "epoch"]
+    if any(table.dtype.kind != "f" for table in points) or record.curves["epoch"].dtype.kind not in "iu":
+        raise ValueError("scores and curves must be numbers with a point, epochs whole numbers")
     assert record.folder is not None
     if holds(record.folder, MEMORIES):
         kept = forms(record.folder, MEMORIES)

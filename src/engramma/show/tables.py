@@ -235,7 +235,7 @@ def _label(settings: dict[str, Any]) -> str:
     for name, given in settings.items():
         text = f"{given:g}" if isinstance(given, float) else str(given)
         if name == "method":
-            who.append(paper.labels().get(given, text))
+            who.append(paper.labels().get(str(given), text))
         elif given is not None:
             (who if name == "strength" else rest).append(text if name == "strength" else f"{name} {text}")
     return ", ".join(filter(None, [" ".join(who), *rest]))

@@ -18,8 +18,8 @@ from engramma.store.scores import Recorded, value
 def settings(record: Recorded) -> dict[str, Any]:
     """All that a run was told, its method's own settings one by one among the experiment's."""
     told = {name: value for name, value in record.description.items() if name != "settings"}
-    for name, value in (record.description.get("settings") or {}).items():
-        told[f"settings.{name}" if name in told else name] = value
+    for name, own in (record.description.get("settings") or {}).items():
+        told[f"settings.{name}" if name in told else name] = own
     return told
 
 

@@ -407,7 +407,7 @@ def drawn(figure: Figure) -> list:
     for container in figure.axes[0].containers:
         line, _, (bars,) = container.lines
         low, high = np.array(bars.get_segments())[:, :, 1].T
-        found.append((line, line.get_xdata(), np.asarray(line.get_ydata()), (high - low) / 2))
+        found.append((line, *line.get_xydata().T, (high - low) / 2))
     return found
 
 

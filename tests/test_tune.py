@@ -400,12 +400,11 @@ def test_what_is_cut_out_of_a_checkpoint_is_of_the_rows_alone() -> None:
         assert torch.equal(found, whole[[0, 2]])
     assert part.state[2:4] == (None, None)
     assert part.state[4].tolist() == [0, 2]
-    assert part.state[5].shape == (4,)
     assert torch.equal(part.measured["scores/accuracy"], measured["scores/accuracy"][[0, 2]])
     assert part.measured["curves/accuracy"].tolist() == [[0, 2]] * 3
     assert part.measured["marks"].tolist() == [0, 1, 2]
     assert part.measured["broke"].tolist() == [0, 8]
-    assert part.facts == {"report": {**report, "each": [0, 2]}, "seconds": [1.0, 2.0]}
+    assert part.facts == {"report": {**report, "each": [0, 2]}, "seconds": [1.0, 2.0], "seeds": [7, 9]}
 
 
 def test_forgotten_means_at_chance_over_the_seeds() -> None:

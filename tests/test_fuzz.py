@@ -267,7 +267,7 @@ def broken_off(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Store, list[Experiment], Path]:
     """A pack that was stopped in its third task, and the checkpoint that it left."""
-    sizes = {"data": "digits", "items": 20, "memories": 2, "epochs": 2, "tasks": 3}
+    sizes = {"data": "digits", "items": 20, "memories": 3, "epochs": 2, "tasks": 3}
     pack = [read(sizes, {"method": request.param, "seed": seed}) for seed in (0, 1)]
 
     def stop(e: Any, replicas: int, task: int, epoch: int) -> None:

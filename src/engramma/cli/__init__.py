@@ -15,7 +15,6 @@ from typer.core import TyperGroup
 from engramma.checks import visible
 from engramma.cli import bench, info, interrupt, report, reproduce, runs, show, tables, train, tune
 
-
 LONGEST = 2000  # characters of what is said of an input that is wrong
 
 

@@ -26,7 +26,7 @@ from engramma.checks import module_name, shown
 from engramma.experiment import Experiment, digest, read
 from engramma.methods import METHODS
 from engramma.store import packed
-from engramma.store.claims import part
+from engramma.store.claims import clear, part
 from engramma.store.files import (
     Damaged,
     Folder,
@@ -170,6 +170,7 @@ class Store:
         """Make the folder and see that it can be written, before any work is put into it."""
         try:
             self.claims.mkdir(parents=True, exist_ok=True)
+            clear(self.claims)  # the probe of a process that was killed before it had removed it
             probe = part(self.claims)
             probe.write_text("")
             probe.unlink()

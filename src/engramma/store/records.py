@@ -349,8 +349,9 @@ def _check(record: Record) -> None:
     for name, table in record.curves.items():
         if not points or table.shape != ((points,) if name == "epoch" else (points, tasks)):
             raise ValueError("curves must be tables over the epochs")
-    if any(table.dtype.kind not in "fiu" for table in (*record.scores.values(), *record.curves.values())):
-        raise ValueError("scores and curves must be numbers")
+    each = [*record.scores.items(), *record.curves.items()]
+    if any(table.dtype.kind not in ("iu" if name == "epoch" else "f") for name, table in each):
+        raise ValueError("scores and curves must be floating-point numbers, and epochs whole ones")
     assert record.folder is not None
     if holds(record.folder, MEMORIES):
         kept = forms(record.folder, MEMORIES)

@@ -220,19 +220,20 @@ def test_what_a_killed_command_left_is_removed_by_the_next(store: Store, tmp_pat
     """Both beside an archive and in a store; what a living process has in hand stays."""
     code = (
         "import os, sys; from pathlib import Path; from engramma.store.claims import part\n"
-        "part(Path(sys.argv[1]), '.gz').write_text(''); part(Path(sys.argv[2])).mkdir(); os._exit(9)"
+        "part(Path(sys.argv[1]), '.gz').write_text(''); part(Path(sys.argv[2])).mkdir()\n"
+        "part(Path(sys.argv[3])).touch(); os._exit(9)"
     )
     out, other = tmp_path / "out", Store(tmp_path / "other")
-    for folder in (out, other.path):
+    for folder in (out, other.path, other.claims):
         folder.mkdir()
-    subprocess.run([sys.executable, "-c", code, str(out), str(other.path)], check=False)
+    subprocess.run([sys.executable, "-c", code, *map(str, (out, other.path, other.claims))], check=False)
     mine = part(out)
     mine.write_text("")
     assert [len(list(folder.glob(".part-*"))) for folder in (out, other.path)] == [2, 1]
     pack(store, out / "a.tar.gz")
     unpack(out / "a.tar.gz", other)
     assert sorted(out.iterdir()) == sorted([mine, out / "a.tar.gz"])
-    assert not list(other.path.glob(".part-*"))
+    assert not list(other.path.rglob(".part-*"))
 
 
 def everything(folder: Path) -> list[tuple[str, int]]:

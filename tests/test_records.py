@@ -243,7 +243,8 @@ TABLE, LINE = np.zeros((2, 2)), np.zeros((3, 2))
     [
         ({"scores": {}}, "one at least"),
         ({"scores": {"accuracy": np.zeros((3, 3))}}, "2 by 2"),
-        ({"scores": {"accuracy": np.array([[True, False]] * 2)}}, "must be numbers"),
+        ({"scores": {"accuracy": np.array([[True, False]] * 2)}}, "floating-point numbers"),
+        ({"scores": {"accuracy": np.eye(2, dtype=np.uint8)}}, "floating-point numbers"),
         ({"curves": {"epoch": np.arange(3)}}, "the first one at least"),
         ({"curves": {"accuracy": LINE}}, "of the epochs"),
         ({"curves": {"epoch": np.arange(3), "accuracy": LINE, "more": LINE}}, "of the epochs and of scores"),

@@ -309,6 +309,9 @@ def test_fork_refuses_what_does_not_fit(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="seed"):
         run([fork(kept, 1, seed=7)], store)
     (pack,) = checkpoints.packs(store)
+    often = run([small(seed=6)], store, keep_checkpoints=True, curve_every=2).records[0].experiment
+    with pytest.raises(ValueError, match="measured at the same epochs"):
+        run([fork(kept, 1), fork(often, 1)], store)
     shutil.rmtree(store.checkpoints / pack / "1")
     with pytest.raises(ValueError, match=f"no checkpoint after task 0 of pack {pack} "):
         run([fork(kept, 1)], store)

@@ -36,6 +36,7 @@ from engramma.runs import study
 LIMIT = 60.0  # seconds of one case; an honest one takes a hundredth of a second
 ROOM = 2**30  # bytes that one case may add to the process
 LONG = 2e7  # multiplications of a run that is trained; of a longer one it is enough that it would be
+MANY = 50  # packs, likewise: of a search with very many trials
 COUNT = {
     "records": 6000,
     "checkpoints": 3500,
@@ -87,7 +88,7 @@ def make(kind: str, seed: int, given: Path, room: Path) -> Callable[[int], Calla
         inside = home / "outer" / "inside"
         (home / "outer").mkdir(parents=True)
         watch = Watch(inside)
-        _short_runs()
+        anew = _short_runs()
         # Once through, so that what is imported and compiled late is not the first case's.
         inside.mkdir()
         os.chdir(inside)
@@ -109,6 +110,7 @@ def make(kind: str, seed: int, given: Path, room: Path) -> Callable[[int], Calla
             begun = room / f"{kind}:{number}"  # for whoever finds this process dead
             begun.write_text(shlex.join(words), errors="backslashreplace")
             before = _outside(home, inside)
+            anew()
             with watch:
                 fault, code, said, trace = _answer(words)
             found = [fault] if fault else []
@@ -127,16 +129,19 @@ def make(kind: str, seed: int, given: Path, room: Path) -> Callable[[int], Calla
     return begin
 
 
-def _short_runs() -> None:
-    """Runs that would take long are not trained."""
+def _short_runs() -> Callable[[], None]:
+    """Runs that would take long, one or all of a case, are not trained. To be called when a case begins."""
     true = study.run_pack
+    packs: list[float] = []  # the work of each, of this case
 
     def brief(pack: Any, *given: Any, **options: Any) -> Any:
-        if sum(map(study.total_work, pack)) > LONG or any(e.epochs * e.tasks > 200 for e in pack):
+        packs.append(sum(map(study.total_work, pack)))
+        if sum(packs) > LONG or len(packs) > MANY or any(e.epochs * e.tasks > 200 for e in pack):
             raise Enough
         return true(pack, *given, **options)
 
     study.run_pack = brief
+    return packs.clear
 
 
 class Watch:

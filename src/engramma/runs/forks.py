@@ -73,11 +73,10 @@ def branch(store: Store, ordered: Sequence[Experiment], built: Built) -> Checkpo
         for task, theta in enumerate(memories):
             now = Now(network, built.stream[task], built.optimiser.epochs, 0, built.replicas)
             state = built.method.consolidate(state, now, theta)
-    measured = {}
-    for key, whole in last[0].measured.items():
-        axis = 1 if key.startswith("curves/") else 0
-        own = [c.measured[key].narrow(axis, r, 1) for c, r in zip(last, rows, strict=True) if key != "marks"]
-        measured[key] = torch.cat(own, axis) if own else whole
+    own = [_of(c.measured, row) for c, row in zip(last, rows, strict=True)]
+    if not all(alike(each, own[0]) and each["marks"].equal(own[0]["marks"]) for each in own):
+        raise ValueError("fork: the runs continued must have been measured at the same epochs (curve_every)")
+    measured = {k: v if k == "marks" else torch.cat([o[k] for o in own], _axis(k)) for k, v in own[0].items()}
     facts = {"seconds": last[0].facts.get("seconds"), "report": {}, **lineage(ordered)}
     return Checkpoint(tuple(e.name for e in ordered), after + 1, memories[-1], state, measured, facts)
 
@@ -111,14 +110,21 @@ def _stage(
 def _rows(point: Checkpoint, built: Built) -> bool:
     """Whether a checkpoint has a row for each of its runs in all that a fork takes its own rows from."""
     count, seeds = len(point.runs), point.facts.get("seeds")
-    measured = [
-        each.shape[1:2] if key.startswith("curves/") else each.shape[:1]
-        for key, each in point.measured.items()
-        if key != "marks"
-    ]
+    rows = [v.shape[_axis(k) :][:1] for k, v in point.measured.items() if k != "marks"]
     return (
         isinstance(seeds, list)
         and len(seeds) == count
         and alike(point.theta, built.theta.new_empty((count, *built.theta.shape[1:])))
-        and all(shape == (count,) for shape in measured)
+        and "marks" in point.measured
+        and all(row == (count,) for row in rows)
     )
+
+
+def _of(measured: dict[str, torch.Tensor], row: int) -> dict[str, torch.Tensor]:
+    """What was measured of one replica."""
+    return {k: v if k == "marks" else v.narrow(_axis(k), row, 1) for k, v in measured.items()}
+
+
+def _axis(measured: str) -> int:
+    """Along which the replicas lie."""
+    return 1 if measured.startswith("curves/") else 0

@@ -26,7 +26,7 @@ from engramma.checks import module_name, shown
 from engramma.experiment import Experiment, digest, read
 from engramma.methods import METHODS
 from engramma.store import packed
-from engramma.store.claims import part
+from engramma.store.claims import clear, part
 from engramma.store.files import (
     Damaged,
     Folder,
@@ -170,6 +170,7 @@ class Store:
         """Make the folder and see that it can be written, before any work is put into it."""
         try:
             self.claims.mkdir(parents=True, exist_ok=True)
+            clear(self.claims)  # the probe of a process that was killed before it had removed it
             probe = part(self.claims)
             probe.write_text("")
             probe.unlink()
@@ -348,9 +349,9 @@ def _check(record: Record) -> None:
     for name, table in record.curves.items():
         if not points or table.shape != ((points,) if name == "epoch" else (points, tasks)):
             raise ValueError("curves must be tables over the epochs")
-    points = [table for name, table in (*record.scores.items(), *record.curves.items()) if name != "epoch"]
-    if any(table.dtype.kind != "f" for table in points) or record.curves["epoch"].dtype.kind not in "iu":
-        raise ValueError("scores and curves must be numbers with a point, epochs whole numbers")
+    each = [*record.scores.items(), *record.curves.items()]
+    if any(table.dtype.kind not in ("iu" if name == "epoch" else "f") for name, table in each):
+        raise ValueError("scores and curves must be floating-point numbers, and epochs whole ones")
     assert record.folder is not None
     if holds(record.folder, MEMORIES):
         kept = forms(record.folder, MEMORIES)

@@ -83,6 +83,15 @@ def test_a_search_that_is_done_trains_nothing_and_more_trials_go_on_with_it(tmp_
     assert states(store) == {"COMPLETE": 8}
 
 
+def test_a_search_that_is_done_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    tune([tiny(trials=4)], store)
+    dead = store.claims / "1-0-0.owner"
+    dead.write_text("{}")
+    tune([tiny(trials=4)], store)
+    assert not dead.exists()
+
+
 def test_a_trial_does_not_depend_on_what_was_searched_before(tmp_path: Path) -> None:
     """Twelve at a stretch, or ten and then two: the same strengths are asked."""
     whole = tune([tiny(trials=12)], Store(tmp_path / "a"), batch=1)[0]

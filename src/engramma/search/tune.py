@@ -95,6 +95,7 @@ def tune(
     store.open()
     watch = watch or Work()
     with Claims(store.claims) as claims, contextlib.ExitStack() as stack:
+        claims.sweep(store.path)  # here too: where every record is there already, no run does
         with claims.held("tune"):  # two would make the same tables
             place = stack.enter_context(opened(storage, store))
             begun = [patiently(lambda s=search: _study(s, place)) for search in searches]

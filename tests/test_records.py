@@ -7,6 +7,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -140,6 +141,25 @@ def test_memories_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
         files.write_folder(place, content, "test", replace=True)
         with pytest.raises(ValueError, match=r"is not a record|memories"):
             store.get(record().name)
+
+
+def test_a_folder_is_written_though_another_process_removes_the_one_around_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, true, struck = tmp_path / "pack" / "2", os.rename, []
+
+    def rename(old: Path, new: Path) -> None:
+        if not struck:
+            struck.append(new)
+            shutil.rmtree(tmp_path / "pack")
+        true(old, new)
+
+    monkeypatch.setattr(os, "rename", rename)
+    assert files.write_folder(place, {"a": b"1"}, "test")
+    assert files.read_folder(place) == {"a": b"1"}
+    monkeypatch.setattr(os, "rename", lambda old, new: shutil.rmtree(tmp_path / "pack") or true(old, new))
+    with pytest.raises(OSError, match=r"cannot write .*2: No such file or directory; nothing was harmed"):
+        files.write_folder(tmp_path / "pack" / "3", {"a": b"1"}, "test")
 
 
 def test_checksums_may_not_point_outside(tmp_path: Path) -> None:

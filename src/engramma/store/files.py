@@ -64,6 +64,16 @@ def write_folder(place: Path, files: dict[str, bytes], owner: str, replace: bool
 
     `owner` names the writing process, so that what a killed one left behind can be told from work in hand.
     """
+    for left in range(2, -1, -1):
+        try:
+            return _written(place, files, owner, replace)
+        except FileNotFoundError:  # another process took the folder around it away: a pack's checkpoints
+            if not left:
+                raise
+    raise AssertionError
+
+
+def _written(place: Path, files: dict[str, bytes], owner: str, replace: bool) -> bool:
     place.parent.mkdir(parents=True, exist_ok=True)
     fresh = place.parent / f".tmp-{owner}-{next(_count)}"
     sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(files.items()))

@@ -155,11 +155,11 @@ def test_a_folder_is_written_though_another_process_removes_the_one_around_it(
         true(old, new)
 
     monkeypatch.setattr(os, "rename", rename)
-    assert files.write_folder(place, {"a": b"1"}, "test")
-    assert files.read_folder(place) == {"a": b"1"}
+    assert files.write_folder(place, {"record.json": b"1"}, "test")
+    assert files.read_folder(place) == {"record.json": b"1"}
     monkeypatch.setattr(os, "rename", lambda old, new: shutil.rmtree(tmp_path / "pack") or true(old, new))
     with pytest.raises(OSError, match=r"cannot write .*2: No such file or directory; nothing was harmed"):
-        files.write_folder(tmp_path / "pack" / "3", {"a": b"1"}, "test")
+        files.write_folder(tmp_path / "pack" / "3", {"record.json": b"1"}, "test")
 
 
 def test_checksums_may_not_point_outside(tmp_path: Path) -> None:

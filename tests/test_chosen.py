@@ -242,6 +242,10 @@ def test_a_storage_that_cannot_be_opened_does_not_give_its_password_away(url: st
         ("strength = 3", r"must have \[\[chosen\]\] entries"),
         ("[[chosen]]\nmethod = 'ewc'", "vertex"),
         (
+            "[[chosen]]\nmethod = 'ewc'\nvertex = 2\nkind = 'lambda'",
+            "strength must be there: it is what a search of kind lambda chose",
+        ),
+        (
             "[[chosen]]\nmethod = 'ewc'\nvertex = 2\nkind = 'lambda'\nstrenth = 1",
             "unknown setting strenth.*did you mean strength",
         ),

@@ -665,3 +665,13 @@ def test_a_damaged_archive_is_said_in_one_line(here: Path) -> None:
         engramma("runs unpack b.tar.gz --store other --limit 0.00001"), r"must unpack to at most 1e-05 GiB"
     )
     assert engramma("runs unpack b.tar.gz --store other").exit_code == 0
+
+
+def test_memory_that_does_not_suffice_is_one_line(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def short(*_: object, **__: object) -> None:
+        raise RuntimeError(
+            "DefaultCPUAllocator: can't allocate memory: you tried to allocate 80896000 bytes."
+        )
+
+    monkeypatch.setattr("engramma.runs.estimate.build", short)
+    refused(engramma("reproduce rehearsal --scale demo --dry-run"), "memory of this machine does not suffice")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,9 @@ def test_halves_are_between_seeds_and_of_one_seed_in_the_middle() -> None:
     assert one + two == pack
     same = [small(learning_rate=r / 100) for r in range(1, 6)]
     assert planning.halves(same) == [same[:3], same[3:]]
+
+
+def test_a_share_for_testing_that_leaves_nothing_to_learn_is_still_planned_for() -> None:
+    """The stream refuses it, in one line, when it is made."""
+    run = read({"data": "digits", "items": 20, "test_share": 0.999999})
+    assert math.isfinite(planning.work(run, 0))

@@ -33,6 +33,14 @@ class OneLine(TyperGroup):
                 raise  # the reader of our output has gone: nobody to tell
             print(f"engramma: {one_line(error)}", file=sys.stderr)
             raise typer.Exit(2) from None
+        except RuntimeError as error:
+            if "allocate memory" not in str(error):  # as PyTorch says it on a CPU
+                raise
+            print(
+                "engramma: the memory of this machine does not suffice: fewer seeds, items or memories",
+                file=sys.stderr,
+            )
+            raise typer.Exit(2) from None
 
 
 def one_line(error: BaseException) -> str:

@@ -36,10 +36,10 @@ def memories(e: Experiment) -> tuple[int, int]:
 
 
 def _batch(e: Experiment, most: float) -> float:
-    """Items of the largest step, of `most` there are."""
+    """Items of the largest step, of `most` there are; one at least, where a stream will find too few."""
     if isinstance(e.batch_size, str):  # all
-        return most
-    return min(e.batch_size or sizes(e)[2], most)
+        return max(1, most)
+    return max(1, min(e.batch_size or sizes(e)[2], most))
 
 
 def work(e: Experiment, task: int) -> float:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from engramma.checks import explain
 from engramma.experiment import VARYING, Experiment, read_toml
@@ -44,6 +44,15 @@ class Choice(BaseModel):
     settings: dict[str, Any] = {}
     experiment: dict[str, Any] = {}
     search: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _says_what_was_chosen(self) -> Choice:
+        needed = ("learning_rate", "temperature") if self.kind == "grid" else ("strength",)
+        if missing := [name for name in needed if getattr(self, name) is None]:
+            raise ValueError(
+                f"{', '.join(missing)} must be there: it is what a search of kind {self.kind} chose"
+            )
+        return self
 
     @property
     def values(self) -> dict[str, float]:

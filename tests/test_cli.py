@@ -124,7 +124,7 @@ def test_any_number_runs_or_is_refused_in_one_line(name: str, dtype: str, tmp_pa
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("run --seeds 99999999999999999999999", "seeds must be how many .1 to 1,000,000. or a list"),
+        ("run --seeds 99999999999999999999999", "seeds must be how many .1 to 10,000. or a list"),
         (f"run --seeds {'9' * 5000}", "seeds must be how many"),
         (f"run --seeds 0,{2**64}", "seed must be less than 9223372036854775808"),
         (f"run --method ewc --strengths 1,{'9' * 401}", "strengths must be numbers such as"),

@@ -18,7 +18,7 @@ from engramma.experiment import Experiment
 if TYPE_CHECKING:
     from engramma.store.records import Store
 
-MOST = 1_000_000  # seeds that are asked for by their number
+MOST = 10_000  # seeds that are asked for by their number
 APART = ("seed", "settings", "autoassociative", "fork")  # options of their own, or none
 
 FromOption = Annotated[

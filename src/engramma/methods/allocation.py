@@ -1,7 +1,7 @@
 """Allocation: each task learns with memories of its own, and the energy tells whose item it is.
 
 The memories stand in groups. A task wakes one group, which learns as a small network of its own; the others
-sleep: nothing scores them and nothing moves them, so nothing is forgotten and nothing has to be kept. An
+sleep: nothing scores them and nothing moves them, so no group is disturbed and no item is kept. An
 item is later answered by the groups that know it. How well group g knows item x says its energy
 
     e_g(x) = log max_c sum over memories m of g of f(h_m with class neuron c on),   f(h) = h^n where h > 0

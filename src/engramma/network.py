@@ -15,6 +15,7 @@ auto-associative memory scores every neuron against the item itself.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import ModuleType
 from typing import NamedTuple
 
@@ -113,7 +114,7 @@ class DenseMemory:
 
     def gradient(self, theta: Tensor, items: Items) -> Tensor:
         """(R,M,N): the gradient of each replica's own loss, in closed form."""
-        share = items.weight / (items.weight.sum(-1, keepdim=True).clamp(min=1) * items.target.shape[-1])
+        share = _share(items.weight, items.target.shape[-1])
         scored, u = self._scored(theta, items.probe)
         aim = items.probe, items.target, share
         return self.arithmetic.gradient(theta, *aim, self.scale, scored, self.loss_of, self.interaction, u)
@@ -219,6 +220,12 @@ class DenseMemory:
         scored, u = self._scored(theta, probe, neurons)
         h = self.similarity(theta, probe)
         return h, (self.scale * theta[..., scored]).contiguous(), u, scored
+
+
+@lru_cache(maxsize=1)  # a batch of everything is the same tensor in every epoch
+def _share(weight: Tensor, scored: int) -> Tensor:
+    """(S,B): how much an item's error in one of its scored neurons counts."""
+    return weight / (weight.sum(-1, keepdim=True).clamp(min=1) * scored)
 
 
 def _spread(o: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:

@@ -232,7 +232,7 @@ class Allocation(Method):
         known = self._knows(state, now, theta, each)
         opened = state.mean.isfinite().sum(1)
         if self.boundaries == "given":
-            group = torch.full_like(opened, now.task.index % most)
+            group = torch.full_like(opened, self._group(now))
         else:
             best, which = known.max(1) if known.shape[1] else (opened - torch.inf, opened)
             group = torch.where((best > -self.alarm) | (opened == most), which, opened)
@@ -244,7 +244,7 @@ class Allocation(Method):
         more = most - state.mean.shape[1]  # all at first, then none
         mean = torch.nn.functional.pad(state.mean, (0, more), value=torch.inf)
         beside = state.beside
-        if self.boundaries == "given" and len(beside) == int(group[0]):
+        if self.boundaries == "given" and len(beside) == self._group(now):
             beside = (*beside, self._beside.start(part))
         state = Allotted(
             torch.cat([state.owner, group[:, None]], 1),
@@ -253,7 +253,7 @@ class Allocation(Method):
             beside,
         )
         if self.boundaries == "given":
-            first = int(group[0]) * each
+            first = self._group(now) * each
             return Awake(state, slice(first, first + each), part)
         return Awake(state, where, part)
 
@@ -277,18 +277,18 @@ class Allocation(Method):
         return part + begun.repeat_interleave(len(theta) // len(begun), 0).to(theta)
 
     def rehearse(self, state: Allotted, now: Now) -> Items | None:
-        return self._beside.rehearse(self._own(state), now)
+        return self._beside.rehearse(self._own(state, now), now)
 
     def steer(self, state: Allotted, now: Now, theta: Tensor, grad: Tensor) -> Tensor:
-        return self._beside.steer(self._own(state), now, theta, grad)
+        return self._beside.steer(self._own(state, now), now, theta, grad)
 
     def observe(self, state: Allotted, now: Now, grad: Tensor, step: Tensor, move: Tensor) -> Allotted:
-        return self._with(state, self._beside.observe(self._own(state), now, grad, step, move))
+        return self._with(state, now, self._beside.observe(self._own(state, now), now, grad, step, move))
 
     def consolidate(self, state: Allotted, now: Now, theta: Tensor) -> Allotted:
         if not state.owner.shape[1]:
             raise ValueError("allocation must be there from the first task on: its groups are memories apart")
-        state = self._with(state, self._beside.consolidate(self._own(state), now, theta))
+        state = self._with(state, now, self._beside.consolidate(self._own(state, now), now, theta))
         return self._calibrated(state, now, theta)
 
     def recall(self, state: Allotted, now: Now, theta: Tensor, learned: bool) -> DenseMemory:
@@ -307,13 +307,17 @@ class Allocation(Method):
         names = ("owner", "mean", "deviation")
         return {name: getattr(state, name).tolist() for name in names}
 
-    def _own(self, state: Allotted) -> Any:
-        return state.beside[int(state.owner[0, -1])] if state.beside else None
+    def _group(self, now: Now) -> int:
+        """Of the task that is learned, where boundaries are given: known without a look at the device."""
+        return now.task.index % (self.groups or now.tasks)
 
-    def _with(self, state: Allotted, own: Any) -> Allotted:
+    def _own(self, state: Allotted, now: Now) -> Any:
+        return state.beside[self._group(now)] if state.beside else None
+
+    def _with(self, state: Allotted, now: Now, own: Any) -> Allotted:
         if not state.beside:
             return state
-        group = int(state.owner[0, -1])
+        group = self._group(now)
         return state._replace(beside=(*state.beside[:group], own, *state.beside[group + 1 :]))
 
     def _calibrated(self, state: Allotted, now: Now, part: Tensor) -> Allotted:

@@ -10,11 +10,10 @@ import triton.language as tl
 from torch import Tensor
 
 from engramma.interactions import Interaction
-from engramma.kernels import reference
 from engramma.kernels.compiled import leak_of
 from engramma.kernels.compiled import written_out as knows
 from engramma.kernels.reference import in_turn, moments, prepare, product, product_back, slopes
-from engramma.kernels.triton.jit import _pull, _scores, _step
+from engramma.kernels.triton.jit import _aim, _pull, _scores, _step
 from engramma.losses import Loss
 
 name = "triton"
@@ -32,94 +31,118 @@ __all__ = [
     "step",
 ]
 
-MOST_MEMORIES = 2048  # a program keeps all memories of an item in registers
+EACH = 10  # classes whose sums a program keeps in registers
+# Items and memories a tile, and warps: of those tried on an H200 none was faster by much, for 102 or 512
+# memories, n = 2 or 20, 10 or 40 replicas.
+SCORES = {"BB": 32, "BM": 8, "num_warps": 2}
+PULL = {"BB": 8, "BM": 64, "num_warps": 4}
+WARPS = 64  # for each processor: enough to fill it, few enough that their sums stay small
 
 
-def vertex(f: Interaction) -> dict[str, object]:
-    """What the programs must know of f at compile time."""
-    whole = f.n == int(f.n)
-    n, less = (int(f.n), int(f.n) - 1) if whole else (float(f.n), float(f.n) - 1)
-    leak = leak_of(f)
-    # Constants of the programs, because a plain argument would reach them as float32.
-    return {"n": n, "less": less, "whole": whole, "poly": leak is None, "leak": float(leak or 0.0)}
+def form(f: Interaction) -> dict[str, object]:
+    """What the programs must know of f at compile time: a plain argument would reach them as float32."""
+    return {"whole": f.n == int(f.n), "poly": leak_of(f) is None}
 
 
-def tile(memories: int, dtype: torch.dtype) -> dict[str, object]:
-    """Items a tile and warps: 2,048 similarities in registers were fastest of the shapes tried."""
-    wide = triton.next_power_of_2(max(memories, 16))
-    kind, warps = (tl.float64, 4) if dtype == torch.float64 else (tl.float32, 2)
-    return {"BM": wide, "BB": max(1, min(32, 2048 // wide)), "DT": kind, "num_warps": warps}
+def whole(n: float) -> int | float:
+    return int(n) if n == int(n) else float(n)
+
+
+def kind(dtype: torch.dtype) -> tl.dtype:
+    return tl.float64 if dtype == torch.float64 else tl.float32
+
+
+def in_rows(h: Tensor) -> Tensor:
+    """h (R,B,M) where its rows are equally far apart, whatever stands between them; else a copy that is."""
+    sound = h.stride(2) == 1 and h.stride(0) == h.shape[1] * h.stride(1)
+    return h if sound else h.contiguous()
 
 
 def scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None = None) -> Tensor:
-    replicas, items, memories = h.shape
-    neurons = a.shape[-1]
-    if memories > MOST_MEMORIES:
-        return reference.scores(h, a.to(h.dtype), f, u)
-    h, a = h.contiguous(), a.mT.to(h.dtype).contiguous()
-    out = torch.empty(replicas, items, neurons, dtype=h.dtype, device=h.device)
-    shape = tile(memories, h.dtype)
-    grid = (triton.cdiv(items, int(str(shape["BB"]))), replicas)
-    signs = u is not None
-    times = replicas // u.shape[0] if u is not None else 1
-    flat = u.contiguous() if u is not None else h
-    _scores[grid](
-        h, a, flat, out, items, memories, neurons, times, signs=signs, **vertex(f), **shape,
-        # f on less f off, not fused with the last product of one of them: equal powers must leave 0.
-        enable_fp_fusion=False,
-    )  # fmt: skip
-    return out
+    return launch_scores(h, a.mT.to(h.dtype).contiguous(), f, u).mT
 
 
 def pull(
     h: Tensor, a: Tensor, target: Tensor, share: Tensor, loss: Loss, f: Interaction, u: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    if h.shape[-1] > MOST_MEMORIES:
-        return reference.pull(h, a, target, share, loss, f, u)
+    del loss  # the one that is written out
     dh = torch.empty_like(h, memory_format=torch.contiguous_format)
-    da = launch_pull(h, a, target, share, loss, f, u, dh, dh, lift=0)
-    return dh, da.to(h.dtype)
+    a = a.mT.to(h.dtype).contiguous()
+    g = launch_aim(launch_scores(h, a, f, u), target, share, f)
+    da = launch_pull(h, a, g, f, u, dh)
+    return dh, da.sum(1, dtype=torch.float64).mT.to(h.dtype)
 
 
 gradient = in_turn(product, pull, product_back)
 
 
+def launch_scores(
+    h: Tensor, a: Tensor, f: Interaction, u: Tensor | None, lift: int = 0, other: int = 0
+) -> Tensor:
+    """(R,K,B), with a (R,K,M). `other`: how far behind the first part of h a second one stands, if not 0."""
+    (replicas, items, memories), classes = h.shape, a.shape[1]
+    h, n = in_rows(h), whole(f.n)
+    # x^n as x^first x^(n - first), in the fewest multiplications.
+    top = 1 << (int(n).bit_length() - 1)
+    first = (top // 2 if top == n else top) if isinstance(n, int) else 1
+    out = torch.empty(replicas, classes, items, dtype=h.dtype, device=h.device)
+    signs = u.contiguous() if u is not None else h
+    _scores[(triton.cdiv(items, SCORES["BB"]), replicas)](
+        h, a, signs, out, items, memories, h.stride(1), classes, replicas // len(signs),
+        n=n, first=first, leak=float(leak_of(f) or 0.0) * 2.0 ** (lift * (f.n - 1)), **form(f),
+        lift=2.0**lift, drop=2.0 ** -(lift * f.n), signs=u is not None, other=other,
+        EACH=min(EACH, classes), DT=kind(h.dtype), **SCORES, enable_fp_fusion=False,
+    )  # fmt: skip
+    return out
+
+
+def launch_aim(o: Tensor, target: Tensor, share: Tensor, f: Interaction) -> Tensor:
+    """g (R,K,B), in the place of the scores."""
+    replicas, classes, items = o.shape
+    _aim[(triton.cdiv(items, 1024), classes, replicas)](
+        o, target.contiguous(), share.contiguous(), o, items, classes, replicas // len(target),
+        n=whole(f.n), BB=1024, DT=kind(o.dtype), num_warps=4,
+    )  # fmt: skip
+    return o
+
+
 def launch_pull(
     h: Tensor,
     a: Tensor,
-    target: Tensor,
-    share: Tensor,
-    loss: Loss,
+    g: Tensor,
     f: Interaction,
     u: Tensor | None,
-    hi: Tensor,
-    lo: Tensor,
-    lift: int,
+    dh: Tensor,
+    lift: int = 0,
+    parts: int = 0,
 ) -> Tensor:
-    """Writes dh (in two parts where hi is bfloat16) and returns da (R,M,K) in float64, both lifted."""
-    replicas, items, memories = h.shape
-    neurons = a.shape[-1]
-    h, a = h.contiguous(), a.mT.to(h.dtype).contiguous()
-    shape = tile(memories, h.dtype)
-    tiles = triton.cdiv(items, int(str(shape["BB"])))
-    processors = 132
-    if h.is_cuda:
-        processors = torch.cuda.get_device_properties(h.device).multi_processor_count
-    # Enough programs to fill the device a few times over, few enough that their sums of da stay small.
-    warps = int(str(shape["num_warps"]))
-    workers = max(1, min(tiles, triton.cdiv(32 * processors, warps * replicas)))
-    parts = torch.empty(replicas, workers, neurons, memories, dtype=h.dtype, device=h.device)
-    signs = u is not None
-    flat = u.contiguous() if u is not None else h
-    known = vertex(f)
-    leak_slope = float(str(known["leak"])) * 2.0 ** (lift * (f.n - 1)) / f.n
-    _pull[(workers, replicas)](
-        h, a, flat, target.contiguous(), share.contiguous(), hi, lo, parts, items, memories, neurons,
-        replicas // target.shape[0], tiles, workers,
-        lift=2.0**lift, drop=2.0 ** -(lift * f.n), leak_slope=leak_slope,
-        signs=signs, split=hi.dtype == torch.bfloat16, **known, **shape,
-    )  # fmt: skip
-    return parts.sum(1, dtype=torch.float64).mT
+    """Writes dh (R,B,.) and returns da (R,workers,K,M), to be summed over the workers; both lifted.
+
+    With a (R,K,M). `parts`: how far apart the two parts of h stand, and those of dh shall; 0: they are whole.
+    """
+    (replicas, items, memories), classes = h.shape, a.shape[1]
+    h, n = in_rows(h), whole(f.n)
+    tiles, chunks = triton.cdiv(items, PULL["BB"]), triton.cdiv(memories, PULL["BM"])
+    processors = torch.cuda.get_device_properties(h.device).multi_processor_count if h.is_cuda else 1
+    workers = max(1, min(tiles, triton.cdiv(WARPS * processors, PULL["num_warps"] * replicas * chunks)))
+    da = torch.empty(replicas, workers, classes, memories, dtype=h.dtype, device=h.device)
+    signs = u.contiguous() if u is not None else h
+    # What is added to group of classes after group of classes is parted afterwards.
+    many = bool(parts) and classes > EACH
+    out = torch.empty(h.shape, dtype=h.dtype, device=h.device) if many else dh
+    for k in range(0, classes, EACH):
+        _pull[(workers, chunks, replicas)](
+            h, a, signs, g, out, da, items, memories, h.stride(1), out.stride(1), classes, k,
+            replicas // len(signs), tiles, workers,
+            less=n - 1, **form(f), lift=2.0**lift,
+            leak_slope=float(leak_of(f) or 0.0) * 2.0 ** (lift * (f.n - 1)) / f.n,
+            signs=u is not None, other=parts, lower=0 if many else parts, goes_on=k > 0,
+            EACH=min(EACH, classes - k), DT=kind(h.dtype), **PULL,
+        )  # fmt: skip
+    if many:
+        upper = dh[..., :memories].copy_(out)
+        dh[..., parts : parts + memories].copy_(out - upper)
+    return da
 
 
 def step(

@@ -20,7 +20,7 @@ from engramma.kernels.compiled import lift_of
 from engramma.kernels.compiled import written_out as knows
 from engramma.kernels.triton import gpu as triton_gpu
 from engramma.kernels.triton.gpu import scores, step
-from engramma.kernels.triton.jit import _split
+from engramma.kernels.triton.jit import _joined, _split
 from engramma.losses import Loss
 
 name = "triton-mixed"
@@ -40,10 +40,10 @@ __all__ = [
 
 
 class Parts(NamedTuple):
-    """dh as a sum of two bfloat16 tensors, lifted by 2^bits."""
+    """dh as a sum of two bfloat16 tensors, one `wide` columns behind the other, lifted by 2^bits."""
 
-    hi: Tensor
-    lo: Tensor
+    both: Tensor  # (R, B, 2 wide)
+    memories: int
     bits: float
 
 
@@ -56,20 +56,43 @@ def prepare(probe: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.nn.functional.pad(exact, (0, -exact.shape[-1] % 16))
 
 
+def wide(memories: int) -> int:
+    """102 memories stand in rows of 112, which tensor cores read at once: what fills them means nothing."""
+    return memories + -memories % 16
+
+
 def product(probe: Tensor, theta: Tensor) -> Tensor:
     """float32 (R,B,M)."""
-    (rows, items, padded), (replicas, memories, neurons) = probe.shape, theta.shape
-    hi = torch.empty(replicas, memories, padded, dtype=torch.bfloat16, device=theta.device)
-    lo = torch.empty_like(hi)
+    both, _, _ = _split_up(theta, 1.0, slice(0, 1), probe.shape[-1])
+    memories, behind = theta.shape[1], wide(theta.shape[1])
+    h = _product(probe, both)
+    return h[..., :memories] + h[..., behind : behind + memories]
+
+
+def _split_up(
+    theta: Tensor, scale: float | Tensor, scored: slice, padded: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Scaled memories in two bfloat16 parts, one below the other (R, 2 wide, padded); the scored neurons'
+    weights (R,K,M) in float32; and the scale of each replica."""
+    (replicas, memories, neurons), device = theta.shape, theta.device
+    if not isinstance(scale, Tensor):  # filled on the device: a copy from the host would wait for it
+        scale = torch.full((replicas,), scale, dtype=torch.float64, device=device)
+    scale, count = scale.reshape(-1).contiguous(), scored.stop - scored.start
+    both = torch.empty(replicas, 2 * wide(memories), padded, dtype=torch.bfloat16, device=device)
+    a = torch.empty(replicas, count, memories, dtype=torch.float32, device=device)
     _split[(replicas * memories,)](
-        theta.contiguous(), hi, lo, neurons, padded, BN=triton.next_power_of_2(padded), num_warps=4
+        theta.contiguous(), scale, both, a, memories, neurons, wide(memories), padded, scored.start, count,
+        BN=triton.next_power_of_2(padded), BK=triton.next_power_of_2(count), num_warps=4,
     )  # fmt: skip
-    times = replicas // rows
-    h = torch.empty(rows, times, items, memories, dtype=torch.float32, device=theta.device)
-    hi, lo = hi.unflatten(0, (rows, times)), lo.unflatten(0, (rows, times))
-    for k in range(times):
-        _bmm(probe, hi[:, k].mT, h[:, k], False)
-        _bmm(probe, lo[:, k].mT, h[:, k], True)
+    return both, a, scale
+
+
+def _product(probe: Tensor, both: Tensor) -> Tensor:
+    """float32 (R, B, 2 wide): the similarities with each part of the memories."""
+    (rows, items, _), (replicas, width, _) = probe.shape, both.shape
+    h = torch.empty(rows, replicas // rows, items, width, dtype=torch.float32, device=probe.device)
+    for k, part in enumerate(both.unflatten(0, (rows, -1)).unbind(1)):
+        _bmm(probe, part.mT, h[:, k])
     return h.flatten(0, 1)
 
 
@@ -77,38 +100,72 @@ def product_back(dh: Parts | Tensor, probe: Tensor, neurons: int) -> Tensor:
     """float64 (R,M,N)."""
     if isinstance(dh, Tensor):
         return reference.product_back(dh, probe[..., :neurons].to(dh.dtype), neurons)
-    rows, times = probe.shape[0], dh.hi.shape[0] // probe.shape[0]
-    memories, padded = dh.hi.shape[-1], probe.shape[-1]
-    out = torch.empty(rows, times, memories, padded, dtype=torch.float32, device=probe.device)
-    hi, lo = dh.hi.unflatten(0, (rows, times)), dh.lo.unflatten(0, (rows, times))
-    for k in range(times):
-        _bmm(hi[:, k].mT, probe, out[:, k], False)
-        _bmm(lo[:, k].mT, probe, out[:, k], True)
-    return out.flatten(0, 1)[..., :neurons].double().mul_(2.0**-dh.bits)
+    out, behind = _product_back(dh, probe)[..., :neurons].double(), wide(dh.memories)
+    return (out[:, : dh.memories] + out[:, behind : behind + dh.memories]).mul_(2.0**-dh.bits)
 
 
-def _bmm(x: Tensor, y: Tensor, out: Tensor, add: bool) -> None:
-    """out (+)= x @ y: bfloat16 factors, float32 sum."""
-    if not x.is_cuda:  # under Triton's interpreter, for the tests
-        out.copy_(x.float() @ y.float() + (out if add else 0))
-    elif add:
-        torch.baddbmm(out, x, y, out_dtype=torch.float32, out=out)
-    else:
+def _product_back(dh: Parts, probe: Tensor) -> Tensor:
+    """float32 (R, 2 wide, P), of each part, lifted."""
+    (rows, _, padded), (replicas, _, width) = probe.shape, dh.both.shape
+    out = torch.empty(rows, replicas // rows, width, padded, dtype=torch.float32, device=probe.device)
+    for k, part in enumerate(dh.both.unflatten(0, (rows, -1)).unbind(1)):
+        _bmm(part.mT, probe, out[:, k])
+    return out.flatten(0, 1)
+
+
+def _bmm(x: Tensor, y: Tensor, out: Tensor) -> None:
+    """out = x @ y: bfloat16 factors, float32 sum."""
+    if x.is_cuda:
         torch.bmm(x, y, out_dtype=torch.float32, out=out)
+    else:  # under Triton's interpreter, for the tests
+        out.copy_(x.float() @ y.float())
 
 
 def pull(
     h: Tensor, a: Tensor, target: Tensor, share: Tensor, loss: Loss, f: Interaction, u: Tensor | None = None
 ) -> tuple[Parts, Tensor]:
-    lift = lift_of(f.n)
-    bits = lift * (f.n - 1)
-    hi = torch.empty(h.shape, dtype=torch.bfloat16, device=h.device)
-    lo = torch.empty_like(hi)
-    da = triton_gpu.launch_pull(h, a, target, share, loss, f, u, hi, lo, lift)
-    return Parts(hi, lo, bits), da.mul_(2.0**-bits)
+    del loss  # the one that is written out
+    memories = h.shape[-1]
+    both = torch.nn.functional.pad(h, (0, 2 * wide(memories) - memories))  # the second part is nothing
+    dh, da = _pull(both, a.mT.to(h.dtype).contiguous(), target, share, f, u)
+    return dh, da.sum(1, dtype=torch.float64).mT.mul_(2.0**-dh.bits)
 
 
-gradient = reference.in_turn(product, pull, product_back)
+def _pull(
+    both: Tensor, a: Tensor, target: Tensor, share: Tensor, f: Interaction, u: Tensor | None
+) -> tuple[Parts, Tensor]:
+    """dh, and da (R,workers,K,M); both lifted. h in two parts, a (R,K,M)."""
+    lift, memories = lift_of(f.n), a.shape[-1]
+    h, behind = both[..., :memories], wide(memories)
+    g = triton_gpu.launch_aim(triton_gpu.launch_scores(h, a, f, u, lift, behind), target, share, f)
+    dh = torch.empty(both.shape, dtype=torch.bfloat16, device=both.device)
+    da = triton_gpu.launch_pull(h, a, g, f, u, dh, lift, behind)
+    return Parts(dh, memories, lift * (f.n - 1)), da
+
+
+def gradient(
+    theta: Tensor,
+    probe: Tensor,
+    target: Tensor,
+    share: Tensor,
+    scale: float | Tensor,
+    scored: slice,
+    loss: Loss,
+    f: Interaction,
+    u: Tensor | None = None,
+) -> Tensor:
+    """product, pull and product_back, with what stands between them in as few launches as it takes."""
+    del loss  # the one that is written out
+    replicas, memories, neurons = theta.shape
+    both, a, scales = _split_up(theta, scale, scored, probe.shape[-1])
+    dh, da = _pull(_product(probe, both), a, target, share, f, u)
+    out, grad = _product_back(dh, probe), torch.empty(theta.shape, dtype=theta.dtype, device=theta.device)
+    padded = out.shape[-1]
+    _joined[(replicas * memories,)](
+        out, da, scales, grad, memories, neurons, wide(memories), padded, scored.start, a.shape[1],
+        da.shape[1], drop=2.0**-dh.bits, BN=triton.next_power_of_2(padded), BK=16, BW=16, num_warps=4,
+    )  # fmt: skip
+    return grad
 
 
 def slopes(h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None = None) -> tuple[Tensor, Tensor]:

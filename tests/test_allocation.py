@@ -128,6 +128,13 @@ def test_tasks_that_nobody_announces_are_found_again() -> None:
     assert torch.equal(accuracy(alone, once[-1])[0], accuracy(setup, moments[-1])[1])
 
 
+def test_where_all_groups_are_taken_a_strange_task_goes_to_the_one_that_knows_it_best() -> None:
+    _, moments = learned(7, 8, settings={"boundaries": "found", "groups": 2, "alarm": 1e-6})
+    owner = moments[-1].state.owner
+    assert owner[:, :2].tolist() == [[0, 1]] * 2
+    assert set(owner[:, 2].tolist()) <= {0, 1}
+
+
 def test_a_task_that_comes_again_has_other_items() -> None:
     stream = build([read({**SMALL, "tasks": 3, "order": [0, 1, 0]})]).stream
     first, again = stream.view(0, 0), stream.view(0, 2)

@@ -128,6 +128,18 @@ def test_tasks_that_nobody_announces_are_found_again() -> None:
     assert torch.equal(accuracy(alone, once[-1])[0], accuracy(setup, moments[-1])[1])
 
 
+def test_where_all_groups_are_taken_a_strange_task_goes_to_the_one_that_knows_it_best() -> None:
+    """Which that is each replica finds for itself, and learns in no other."""
+    told = {"settings": {"boundaries": "found", "groups": 2, "alarm": 1e-6}}
+    setup, moments = learned(7, 8, **told)
+    owner = moments[-1].state.owner
+    assert owner[:, :2].tolist() == [[0, 1]] * 2
+    assert set(owner[:, 2].tolist()) == {0, 1}
+    for row, seed in enumerate((7, 8)):
+        alone, once = learned(seed, **told)
+        assert torch.equal(accuracy(alone, once[-1])[0], accuracy(setup, moments[-1])[row])
+
+
 def test_a_task_that_comes_again_has_other_items() -> None:
     stream = build([read({**SMALL, "tasks": 3, "order": [0, 1, 0]})]).stream
     first, again = stream.view(0, 0), stream.view(0, 2)
@@ -157,6 +169,8 @@ def test_groups_grow_or_share() -> None:
     assert Allocation.memories({"grow": True}, 102, 5) == (510, 102)
     assert Allocation.memories({"groups": 2}, 512, 5) == (512, 256)
     assert build([read({**SMALL, "memories": 20, "settings": {"grow": True}})]).theta.shape[1] == 60
+    shared = {"groups": 2, "beside": "ewc", "beside_strength": 1.0}  # the third task has the first one's
+    assert len(learned(epochs=2, settings=shared)[1][-1].state.beside) == 2
     with pytest.raises(ValueError, match=r"memories must be at least one a group, not 2 for 3 groups"):
         learned(memories=2)
 

@@ -4,6 +4,7 @@ What is particular to a family is in test_penalty.py, test_projection.py and tes
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -278,3 +279,8 @@ def test_less_is_forgotten_by_pseudorehearsal(device, dtype) -> None:
     found, vanilla = recalled(Pseudorehearsal(CASES["pseudorehearsal"].good)), recalled(Vanilla())
     assert found[0] > vanilla[0] + 0.25
     assert found[1] > 0.7
+
+
+def test_methods_are_not_changed_but_replaced(case: Case) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        built(case, case.strengths[0]).further = 1  # type: ignore[attr-defined]

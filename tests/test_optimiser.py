@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engramma.kernels import kernel_for
-from engramma.optimiser import Optimiser, per_replica
+from engramma.optimiser import Optimiser, per_replica, temperature
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -151,3 +151,17 @@ def test_one_value_a_replica() -> None:
     assert per_replica((1.0, 2.0, 3.0), theta).shape == (3, 1, 1)  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="2 values given for 3 replicas"):
         per_replica((1.0, 2.0), theta)
+
+
+@pytest.mark.parametrize("n", [2.0, 5.0, 30.0])
+@pytest.mark.parametrize("decay", [0.999, 0.9])
+def test_the_law_of_temperature_is_its_equation(n: float, decay: float) -> None:
+    """T^n is 0.73^n n/4 K/512 (W + 7)/W_0 794/N, and W = rate sum_e decay^e a geometric series."""
+
+    def reach(rate: float, decay: float, epochs: int) -> float:
+        return rate * decay * (1 - decay**epochs) / (1 - decay)
+
+    for memories, neurons, rate, epochs in [(512, 794, 0.1, 500), (20, 74, 0.03, 60), (1000, 1, 1.0, 1)]:
+        share = (reach(rate, decay, epochs) + 7) / reach(0.1, 0.999, 500)
+        to_the_n = 0.73**n * n / 4 * memories / 512 * share * 794 / neurons
+        assert temperature(n, memories, neurons, rate, decay, epochs) ** n == pytest.approx(to_the_n)

@@ -30,6 +30,7 @@ from engramma.streams.datasets import (
     load,
     mnist,
 )
+from engramma.streams.stream import Stream
 from engramma.train import train
 
 DIGITS = digits()
@@ -213,6 +214,16 @@ def test_streams_are_not_changed_but_replaced() -> None:
     for one in (stream(), StateStream(Replicas((0,)))):
         with pytest.raises(dataclasses.FrozenInstanceError):
             one.tasks = 7  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("part", ["neurons", "classes", "__getitem__"])
+def test_a_stream_that_lacks_a_part_is_none(part: str) -> None:
+    parts = {"neurons": property(lambda self: 2), "classes": property(lambda self: 0),
+             "__getitem__": lambda self, task: None}  # fmt: skip
+    type("Whole", (Stream,), parts)()
+    del parts[part]
+    with pytest.raises(TypeError, match=part):
+        type("Lacking", (Stream,), parts)()
 
 
 # What is refused

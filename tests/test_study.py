@@ -242,6 +242,14 @@ def test_curves_start_before_training_and_end_with_the_scores(tmp_path: Path) ->
     assert np.array_equal(record.curves["accuracy"][ends], record.scores["accuracy"])
 
 
+def test_a_record_holds_its_own_numbers_and_not_its_pack_s(tmp_path: Path) -> None:
+    """Or the records of a pack of thousands would hold its curves thousands of times over."""
+    for record in run_pack([small(seed=seed) for seed in range(5)], Store(tmp_path)):
+        for values in record.curves.values():
+            whole: Any = values.base  # a tensor, where PyTorch made it
+            assert whole is None or torch.as_tensor(whole).untyped_storage().nbytes() == values.nbytes
+
+
 def test_states_are_an_experiment_like_any_other(tmp_path: Path) -> None:
     experiment = read({"stream": "states", "size": 30, "items": 3, "memories": 20, "epochs": 60, "flips": 2})
     record = run([experiment], Store(tmp_path)).records[0]

@@ -194,6 +194,4 @@ def settings(given: Path, inside: Path, chance: random.Random) -> Case:
     for _ in range(chance.choice([1, 1, 1, 2, 3]) if options else 0):
         option = chance.choice(options)
         words += [f"--{option}", odd(option)]
-    if words[0] == "run":  # in this process, or nothing that it does would be seen
-        words += ["--processes", "1"]
     return words, ""

@@ -37,6 +37,7 @@ LIMIT = 60.0  # seconds of one case; an honest one takes a hundredth of a second
 ROOM = 2**30  # bytes that one case may add to the process
 LONG = 2e7  # multiplications of a run that is trained; of a longer one it is enough that it would be
 MANY = 50  # packs, likewise: of a search with very many trials
+MOST = 2000  # runs, likewise: each has a record to be written
 COUNT = {
     "records": 6000,
     "checkpoints": 3500,
@@ -130,17 +131,24 @@ def make(kind: str, seed: int, given: Path, room: Path) -> Callable[[int], Calla
 
 
 def _short_runs() -> Callable[[], None]:
-    """Runs that would take long, one or all of a case, are not trained. To be called when a case begins."""
-    true = study.run_pack
-    packs: list[float] = []  # the work of each, of this case
+    """Runs that would take long, one or all of a case, are not trained; the others are in this process.
+    What it gives is to be called when a case begins."""
+    true, crew = study.run_pack, study.crew
+    packs: list[tuple[float, int]] = []  # (work, runs) of each, of this case
 
     def brief(pack: Any, *given: Any, **options: Any) -> Any:
-        packs.append(sum(map(study.total_work, pack)))
-        if sum(packs) > LONG or len(packs) > MANY or any(e.epochs * e.tasks > 200 for e in pack):
+        packs.append((sum(map(study.total_work, pack)), len(pack)))
+        work, runs = map(sum, zip(*packs, strict=True))
+        if work > LONG or runs > MOST or len(packs) > MANY or any(e.epochs * e.tasks > 200 for e in pack):
             raise Enough
         return true(pack, *given, **options)
 
-    study.run_pack = brief
+    def alone(size: int, *given: Any, **options: Any) -> Any:
+        """No further processes: nothing that they do would be seen. This one does their share."""
+        del size
+        return crew(0, *given, **options)
+
+    study.run_pack, study.crew = brief, alone
     return packs.clear
 
 

@@ -152,7 +152,8 @@ def tensor(old: Tensor, chance: random.Random) -> Tensor:
     if out.dtype == torch.float8_e4m3fn:
         return out
     if turn == 7 and out.numel() and out.is_floating_point():
-        out.view(-1)[chance.randrange(out.numel())] = chance.choice(odd)
+        at, said = chance.randrange(out.numel()), torch.tensor(chance.choice(odd), dtype=torch.float64)
+        out.view(-1)[at] = said.to(out.dtype)
         return out
     fill = chance.choice(odd) if out.is_floating_point() else chance.choice([0, 1, -1, 100, 2**31 - 1, 2**62])
     small = 2**7 if out.element_size() == 1 else 2**31

@@ -210,7 +210,7 @@ class Ledger:
             {k: v[row].numpy() for k, v in self.scores.items()},
             {
                 "epoch": np.array(self.marks, dtype=np.int64),
-                **{k: torch.stack(v)[:, row].numpy() for k, v in self.curves.items()},
+                **{k: torch.stack([point[row] for point in v]).numpy() for k, v in self.curves.items()},
             },
             {**common, **own},
             {"task": task, "epoch": epoch + 1} if broke else None,

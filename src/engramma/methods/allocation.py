@@ -305,6 +305,21 @@ class Allocation(Method):
         told |= {name: getattr(state, name) for name in ("mean", "deviation", "owner")}
         return Grouped(**told, each=each, told=self.wake == "id")
 
+    def found_again(self, state: Allotted, now: Now, theta: Tensor, owner: list[int]) -> Allotted:
+        """The state after a task, from the one before it and all memories (1,M,N) as they were then, given
+        the group of every task, which the run reported."""
+        groups = self.groups or now.tasks
+        so_far = owner[: now.task.index + 1]
+        if len(so_far) <= now.task.index or not set(so_far) <= set(range(groups)):
+            raise ValueError(f"owner must be the group of each of {now.tasks} tasks, below {groups}")
+        if not state.mean.numel():
+            none = theta.new_full((1, groups), torch.inf)
+            state = state._replace(mean=none, deviation=torch.ones_like(none))
+        state = state._replace(owner=torch.tensor([so_far], device=theta.device))
+        return self._calibrated(
+            state, now, taken(theta, places(state.owner[:, -1], theta.shape[1] // groups))
+        )
+
     def report(self, state: Allotted) -> dict[str, Any]:
         """Of each replica: the group of every task, and each group's mean energy on what it has learned,
         with its deviation."""

@@ -21,6 +21,8 @@ class Recorded(Protocol):
     @property
     def curves(self) -> Mapping[str, np.ndarray]: ...  # "epoch" (E,), others (E,T)
     @property
+    def facts(self) -> Mapping[str, Any]: ...  # of how it went, among them its method's report
+    @property
     def diverged(self) -> Mapping[str, Any] | None: ...
 
     def memories(self, task: int) -> np.ndarray | None: ...

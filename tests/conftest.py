@@ -118,6 +118,14 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
 
 
 @pytest.fixture(scope="session")
+def grouped(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
+    """Runs of allocation with their memories."""
+    from reported import groups_study
+
+    return groups_study(tmp_path_factory.mktemp("grouped"))
+
+
+@pytest.fixture(scope="session")
 def page_file(records: list[Record], tmp_path_factory: pytest.TempPathFactory) -> Path:
     from engramma.show.report.write import report
 

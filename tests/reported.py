@@ -12,6 +12,14 @@ EVIL = "<script>window.hacked=1</script>\"'&"
 SMALL = {"data": "digits", "tasks": 3, "items": 150, "memories": 16, "epochs": 25}
 
 
+def groups_study(folder: Path) -> list[Record]:
+    """Allocation with one group a task, with groups that learn two tasks, with tasks found, and told."""
+    run = {**SMALL, "method": "allocation", "memories": 24, "tasks": 4, "order": [0, 1, 0, 2], "vertex": 5.0}
+    own = [{}, {"groups": 2}, {"boundaries": "found", "alarm": 2.0}, {"wake": "id"}]
+    runs = [read({**run, "settings": settings}) for settings in own]
+    return study.run(runs, Store(folder), keep_memories=True, curve_every=25).records
+
+
 def small_study(folder: Path) -> list[Record]:
     """Two vertices, a search over lambda, a method with a buffer."""
     runs = [read({**SMALL, "vertex": n, "seed": s}) for n in (2.0, 20.0) for s in (0, 1)]

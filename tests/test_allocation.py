@@ -119,6 +119,31 @@ def test_the_energy_names_the_task_and_nothing_is_kept() -> None:
     assert moments[-1].state.beside == (None,) * 3
 
 
+def test_the_share_of_items_whose_task_is_named_is_a_score() -> None:
+    setup, moments = learned(7, 8)
+    for moment in moments:
+        found = setup.stream.evaluate(moment.network, moment.theta)
+        assert list(found) == ["accuracy", "macro_f1", "named"]
+        for task in range(3):
+            group = moment.network.named(moment.theta, setup.stream.test(task).probe)
+            share = (group == task).double().mean(1) if task <= moment.task else torch.zeros(2).double()
+            assert torch.equal(found["named"][:, task], share)
+    told, ends = learned(settings={"wake": "id"})
+    assert list(told.stream.evaluate(ends[0].network, ends[0].theta)) == ["accuracy", "macro_f1"]
+
+
+@pytest.mark.parametrize("boundaries", ["given", "found"])
+def test_a_task_that_comes_again_is_named_by_every_group_that_learned_it(boundaries: str) -> None:
+    settings = {"boundaries": boundaries, "grow": True}
+    run = {"tasks": 4, "order": [0, 1, 0, 2], "memories": 30, "items": 400, "vertex": 20.0, "epochs": 30}
+    setup, moments = learned(settings=settings, **run)
+    first, last = (setup.stream.evaluate(m.network, m.theta)["named"][0] for m in (moments[0], moments[-1]))
+    assert first.tolist() == [1, 0, 1, 0]  # the third task is known before it comes
+    assert (last > 0.95).all()
+    groups = moments[-1].network.named(moments[-1].theta, setup.stream.test(0).probe).unique().tolist()
+    assert groups == ([0, 2] if boundaries == "given" else [0])
+
+
 def test_tasks_that_nobody_announces_are_found_again() -> None:
     order = [0, 1, 0, 2, 1]
     run = {"tasks": 5, "order": order, "memories": 30, "items": 800, "vertex": 20.0}

@@ -45,6 +45,31 @@ def ask(app: typer.Typer, *words: str) -> tuple[int, str, str]:
     return made.exit_code, made.stdout, made.stderr
 
 
+def test_a_score_that_some_records_have(app, tmp_path):
+    """Those that have it make its table; in the table of the first score all are."""
+    runs = studies.load("allocation").runs("demo") + studies.load("table2").runs("demo", rows=["vanilla"])
+    for run in runs:
+        found = {"accuracy": np.full((5, 5), 0.5)}
+        named = run.experiment.method == "allocation" and run.experiment.seed > 0  # seed 0: an older record
+        more = {"named": np.full((5, 5), 0.999)} if named else {}
+        curves = {"epoch": np.arange(1), "accuracy": np.zeros((1, 5))}
+        Store(tmp_path).write(Record(run.experiment.describe(), found | more, curves))
+    asked = ("--from", str(tmp_path), "--format", "csv")
+    code, text, error = ask(app, "table", "allocation", *asked, "--score", "named")
+    assert code == 0, error
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [(float(row["mean"]), int(row["trials"])) for row in rows] == [(0.999, 2)] * 4
+    code, named, error = ask(app, "table", "scores", *asked, "--score", "named")
+    assert (code, named) == (0, text), error
+    code, text, _ = ask(app, "table", "allocation", *asked)
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [(float(row["mean"]), int(row["trials"])) for row in rows] == [(0.5, 3)] * 4
+    code, text, _ = ask(app, "table", "scores", *asked)
+    assert len(list(csv.DictReader(io.StringIO(text)))) == 8
+    code, _, error = ask(app, "table", "table2", *asked, "--score", "named")
+    assert (code, "score must be one of accuracy, not 'named'" in " ".join(error.split())) == (2, True)
+
+
 def test_another_score_of_the_records(app, store):
     code, plain, _ = ask(app, "table", "table2", "--from", store, "--format", "csv")
     code, text, error = ask(app, "table", "table2", "--from", store, "--format", "csv", "--score", "macro_f1")

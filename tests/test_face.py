@@ -200,6 +200,11 @@ def test_unequal_runs(result: en.Result) -> None:
         _ = mixed.accuracy
     with pytest.raises(ValueError, match="runs must have the same curves"):
         _ = mixed.curves
+    named = en.run(en.Experiment(**SMALL, method="allocation"), kernel="reference")
+    beside = en.Result([result.records[0], *named]).curves["named"]  # a score that only one of them has
+    assert np.isnan(beside[0]).all()
+    np.testing.assert_array_equal(beside[1], named.curves["named"][0])
+    assert np.isfinite(beside[1, 1:]).all()
     rows = mixed.frame()
     rows = rows if isinstance(rows, dict) else rows.to_dict("list")
     assert [str(m) for m in rows["method"]] == ["rehearsal"] * 3 + ["vanilla"] * 2

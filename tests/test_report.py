@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from reported import EVIL, SMALL
 
 from engramma import streams
 from engramma.experiment import read
 from engramma.runs import study
 from engramma.runs.setup import build
+from engramma.show.answering import answering
 from engramma.show.report import contents, portraits
 from engramma.show.report.write import in_script, report
 from engramma.store.records import Store
@@ -117,6 +120,56 @@ def test_what_a_method_kept_is_found_again(records):
     train = build([record.experiment]).stream[1].train
     expected = np.bincount(train.target[0, :60].argmax(-1).numpy(), minlength=10)
     assert count[1].tolist() == expected.tolist()
+
+
+def test_the_networks_that_answered_are_found_again(grouped):
+    """From records and memories alone: those of the training itself, after every task."""
+    for record in grouped:
+        built, network, theta = portraits.opened(record, None)
+        found = answering(record, built, network, theta)
+        setup = build([record.experiment], kernel="reference")
+        ends = [moment for moment in setup.train() if moment.ends_task]
+        for k, (mine, moment) in enumerate(zip(found, ends, strict=True)):
+            theirs = moment.network
+            assert (mine.each, mine.told, mine.owner.tolist()) == (
+                theirs.each,
+                theirs.told,
+                theirs.owner.tolist(),
+            )
+            torch.testing.assert_close(mine.mean, theirs.mean)
+            torch.testing.assert_close(mine.deviation, theirs.deviation)
+            scores = built.stream.evaluate(mine, theta[k : k + 1])
+            for name, score in record.scores.items():
+                np.testing.assert_allclose(scores[name][0], score[k], err_msg=name)
+    assert grouped[1].facts["report"]["owner"] == [0, 1, 0, 1]
+    assert grouped[2].facts["report"]["owner"] == [0, 1, 0, 2]
+
+
+def test_groups_that_no_task_has_named_are_refused(grouped):
+    for owner, said in (
+        (None, "does not say which memories"),
+        ([0, 1], "owner must be"),
+        ([0, 9] * 2, "owner must be"),
+    ):
+        odd = replace(grouped[0], facts={"report": {"owner": owner}})
+        with pytest.raises(ValueError, match=said):
+            portraits.portrait(odd)
+    found = contents.content([odd, grouped[0]], "t")  # the others are shown, and why this one is not
+    assert len(found["portraits"]) == 1
+    assert "owner must be" in found["notes"][0]
+
+
+def test_a_portrait_says_whose_memories_are(grouped, records):
+    one, _ = portraits.portrait(grouped[2])
+    groups, owner = one["groups"], portraits.unpack(one["owner"])
+    assert (groups["each"], groups["owner"], groups["told"]) == (6, [0, 1, 0, 2], False)
+    assert owner.tolist() == [
+        [0] * 6 + [1 if k > 0 else -1] * 6 + [2 if k > 2 else -1] * 6 + [-1] * 6 for k in range(4)
+    ]
+    mean = portraits.unpack(groups["mean"])
+    assert np.isfinite(mean).sum(1).tolist() == [1, 2, 2, 3]
+    assert mean[1, 0] != mean[2, 0]  # the first group has learned again
+    assert portraits.portrait(records[0])[0]["groups"] is None
 
 
 def test_a_stream_of_states_has_a_portrait(tmp_path):

@@ -16,6 +16,7 @@ from engramma.interactions import INTERACTIONS
 from engramma.network import DenseMemory
 from engramma.runs import study
 from engramma.runs.setup import build
+from engramma.show.answering import answering
 from engramma.show.report import portraits
 from engramma.show.report.write import report
 from engramma.store.records import Store
@@ -246,6 +247,95 @@ def test_the_page_scores_a_record_as_python_does(look, page_file, records):
     probe = built.stream[0].test.probe[:, :1]
     scores = [network.scores(torch.as_tensor(t)[None], probe)[0, 0] for t in portraits.weights_of(one)]
     assert shown == [f"{torch.tanh(s.max()):.2f}".replace("-", "−") for s in scores]
+
+
+@pytest.fixture(scope="module")
+def grouped_page(grouped, tmp_path_factory):
+    return report(grouped, tmp_path_factory.mktemp("grouped-page") / "report.html")
+
+
+def test_the_page_knows_items_as_groups_do(look, grouped_page, grouped):
+    """Energies, claims and answers of the page's own script, after every task, beside Python's."""
+    page = look(grouped_page)
+    for which, record in enumerate(grouped):
+        one, _ = portraits.portrait(record)
+        built, network, theta = portraits.opened(record, None)
+        nets = answering(record, built, network, theta)
+        memories = torch.as_tensor(portraits.weights_of(one))[:, None]
+        mean, deviation = (
+            torch.as_tensor(portraits.unpack(one["groups"][name]).astype(float))
+            for name in ("mean", "deviation")
+        )
+        probe = torch.cat([built.stream.test(task).probe[:, :5] for task in range(4)], 1)
+        page.select_option("#memory-which", str(which))
+        found = page.evaluate(
+            """(probes) => engramma.portrait().networks.map((net) => probes.map((x) => {
+              const state = Float64Array.from(x), p = engramma.portrait();
+              return { known: [...net.known(state)], claim: net.claim(state), told: net.claim(state, 1),
+                answers: net.answers(state, p.visible), energy: net.awake(state).energy(state) };
+            }))""",
+            probe[0].double().tolist(),
+        )
+        for k, net in enumerate(nets):
+            net = replace(net, beta=one["beta"], mean=mean[k : k + 1], deviation=deviation[k : k + 1])
+            z = net.known(memories[k], probe)
+            np.testing.assert_allclose([x["known"] for x in found[k]], z[0], rtol=1e-6, atol=1e-9)
+            assert [x["claim"] for x in found[k]] == net.named(memories[k], probe)[0].tolist()
+            said = [int(np.argmax(x["answers"])) for x in found[k]]
+            assert said == net.predict(memories[k], probe)[0].tolist()
+            energy = net.energy(memories[k], probe)[0]
+            np.testing.assert_allclose([x["energy"] for x in found[k]], energy, rtol=1e-9)
+            owner = one["groups"]["owner"]
+            if net.told and k >= 1:
+                assert {x["told"] for x in found[k]} == {owner[1]}
+
+
+def test_a_drawn_digit_is_claimed_by_a_group(look, grouped_page):
+    page = look(grouped_page)
+    page.select_option("#memory-which", "0")
+    page.locator("#memory-after").fill("4")
+    claimed = set()
+    for task in range(4):
+        page.select_option("#relax-task", str(task))
+        says = page.locator("#relax-claim").text_content()
+        group = page.evaluate("engramma.claim()")
+        assert says.startswith(f"After task 4 the group of task {group + 1} claims it: it lies ")
+        bars = page.evaluate("(() => { const t = document.getElementById('relax-groups').data[0]; "
+                             "return [Array.from(t.y), t.marker.color, t.x]; })()")  # fmt: skip
+        assert int(np.argmax(bars[0])) == group
+        assert [c.startswith("#") for c in bars[1]] == [g == group for g in range(4)]  # the others are faded
+        assert bars[2] == ["1", "2", "3", "4"]
+        frame = page.locator("#relax-draw").evaluate("c => getComputedStyle(c).boxShadow")
+        tile = page.locator(f"#memory-grid [title$='group of task {group + 1}']").first
+        assert tile.evaluate("t => getComputedStyle(t).borderTopColor") in frame
+        claimed.add(group)
+    assert len(claimed) >= 3  # of four tasks two are the same
+    page.click("#relax-clear")
+    before = page.locator("#relax-claim").text_content()
+    box = page.locator("#relax-draw").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 15)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] - 15, steps=20)
+    page.mouse.up()
+    assert page.locator("#relax-claim").text_content() != before
+    page.click("#relax-go")
+    page.wait_for_function("/At rest|Still moving/.test(document.getElementById('relax-says').textContent)")
+
+
+def test_groups_are_named_by_what_they_have_learned(look, grouped_page, page_file):
+    page = look(grouped_page, 390)
+    found = "[...document.querySelectorAll('#memory-legend span > span')].map(s => s.textContent)"
+    page.select_option("#memory-which", "2")
+    assert page.evaluate(found) == ["task 1: 6", "no task: 18"]
+    page.locator("#memory-after").fill("4")
+    assert page.evaluate(found) == ["tasks 1, 3: 6", "task 2: 6", "task 4: 6", "no task: 6"]
+    pictures = pixels(page, "#memory-grid canvas")
+    page.select_option("#memory-task", "1")  # un-permuted for one task, and no more for each its own
+    assert sum(a != b for a, b in zip(pictures, pixels(page, "#memory-grid canvas"), strict=True)) >= 12
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    plain = look(page_file)
+    assert not plain.locator("#relax-known").is_visible()
+    assert "own" not in plain.locator("#memory-task").text_content()
 
 
 def test_names_are_shown_as_text(look, tmp_path, records):

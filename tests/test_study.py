@@ -133,6 +133,33 @@ def test_a_pack_whose_checkpoints_are_kept_goes_on_from_the_last_if_all_are_ther
         checkpoints.discard(store, name)
 
 
+def test_a_checkpoint_from_before_a_score_was_measured_goes_on(tmp_path: Path) -> None:
+    """Of what was not measured there is NaN; every other number is as if it had been."""
+    pack, store = [small(method="allocation", seed=seed) for seed in (0, 1)], Store(tmp_path / "b")
+    whole = run_pack(pack, Store(tmp_path / "a"))
+    with pytest.raises(Stop):
+        run_pack(pack, store, tick=stop_at(1, 1))
+    (name,) = checkpoints.packs(store)
+    point = checkpoints.load(store, name, 1, METHODS["allocation"](), "cpu")
+    assert point is not None
+    old = {k: v for k, v in point.measured.items() if not k.endswith("/named")}
+    assert len(old) == len(point.measured) - 2
+    checkpoints.save(store, name, replace(point, measured=old))
+    seen: list[int] = []
+    resumed = run_pack(pack, store, tick=lambda e, r, *now: seen.append(now[0]))
+    assert min(seen) == 1
+    for one, two in zip(whole, resumed, strict=True):
+        assert list(one.scores) == list(two.scores) == ["accuracy", "macro_f1", "named"]
+        assert np.isnan(two.scores["named"][0]).all()
+        assert np.array_equal(one.scores["named"][1:], two.scores["named"][1:])
+        late = one.curves["epoch"] > 4
+        assert np.isnan(two.curves["named"][~late]).all()
+        assert np.array_equal(one.curves["named"][late], two.curves["named"][late])
+        for score in ("accuracy", "macro_f1"):
+            assert np.array_equal(one.scores[score], two.scores[score])
+            assert np.array_equal(one.curves[score], two.curves[score])
+
+
 def test_a_checkpoint_that_is_not_the_pack_s_gives_way_to_an_earlier_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -196,9 +223,9 @@ def test_broken_off_while_records_are_written(
     assert all(same(a, b) for a, b in zip(whole, outcome.records, strict=True))
 
 
-@pytest.mark.parametrize("method", ["vanilla", "rehearsal", "gem", "ewc", "si"])
+@pytest.mark.parametrize("method", ["vanilla", "rehearsal", "gem", "ewc", "si", "allocation"])
 def test_pack_equals_alone(method: str, tmp_path: Path) -> None:
-    strengths = [None] if method == "vanilla" else [0.2, 0.6]
+    strengths = [None] if method in ("vanilla", "allocation") else [0.2, 0.6]
     rates = [0.08, 0.05]
     pack = [
         small(method=method, seed=s, strength=g, learning_rate=r)
@@ -210,6 +237,7 @@ def test_pack_equals_alone(method: str, tmp_path: Path) -> None:
     for experiment, record in zip(pack, together, strict=True):
         assert record.description == experiment.describe()
         alone = run_pack([experiment], Store(tmp_path / "alone"))[0]
+        assert list(record.scores) == list(alone.scores)
         for key in record.scores:
             np.testing.assert_allclose(record.scores[key], alone.scores[key], atol=1e-9)
             np.testing.assert_allclose(record.curves[key], alone.curves[key], atol=1e-9)
@@ -323,6 +351,15 @@ def test_fork_refuses_what_does_not_fit(tmp_path: Path) -> None:
     shutil.rmtree(store.checkpoints / pack / "1")
     with pytest.raises(ValueError, match=f"no checkpoint after task 0 of pack {pack} "):
         run([fork(kept, 1)], store)
+
+
+def test_a_fork_of_what_named_tasks_keeps_what_was_named(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    parent = run([small(method="allocation")], store, keep_checkpoints=True).records[0]
+    child = run([fork(parent.experiment, 1, "ewc", strength=1.0)], store).records[0]
+    assert np.array_equal(child.scores["named"][:2], parent.scores["named"][:2])
+    assert np.isnan(child.scores["named"][2]).all()
+    assert len(child.curves["named"]) == len(child.curves["epoch"])
 
 
 @pytest.mark.parametrize("part", ["theta", "rows", "state", "seeds", "setting", "seconds", "curves", "types"])

@@ -55,6 +55,13 @@ class Relaxed(NamedTuple):
     converged: Tensor  # (R,B) bool
 
 
+class Response(NamedTuple):
+    """What a network says of items."""
+
+    label: Tensor  # (R,B) the class whose neuron scores highest after one update
+    tasks: Tensor | None = None  # (R,B,T) bool: the tasks so far that an item's energy says it may be of
+
+
 @dataclass(frozen=True)
 class DenseMemory:
     neurons: int
@@ -153,11 +160,15 @@ class DenseMemory:
             return torch.where(o > 0, 1.0, -1.0).to(o)
         return torch.full_like(o, -1.0).scatter_(-1, o.argmax(-1, keepdim=True), 1.0)
 
-    def predict(self, theta: Tensor, probe: Tensor, task: int | None = None) -> Tensor:
-        """(R,B): the class whose neuron scores highest after one update. `task`: whose items they are, for
-        a network that wants to be told."""
+    def respond(self, theta: Tensor, probe: Tensor, task: int | None = None) -> Response:
+        """The class of items (R,B), and whose they are, where the network can say it. `task`: whose they are,
+        for a network that wants to be told."""
         del task
-        return self.recalling.scores(theta, probe, slice(self.visible, self.neurons)).argmax(-1)
+        return Response(self.recalling.scores(theta, probe, slice(self.visible, self.neurons)).argmax(-1))
+
+    def predict(self, theta: Tensor, probe: Tensor, task: int | None = None) -> Tensor:
+        """(R,B): the class whose neuron scores highest after one update."""
+        return self.respond(theta, probe, task).label
 
     def energy(self, theta: Tensor, state: Tensor) -> Tensor:
         """(R,B): -sum over memories of f(similarity)."""

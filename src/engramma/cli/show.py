@@ -113,8 +113,8 @@ def results(records: Sequence[Record]) -> None:
     groups: dict[str, list[Record]] = {}
     for record in records:
         key = {k: v for k, v in record.description.items() if k not in ("seed", "fork")}
-        shapes = {name: table.shape for name, table in record.scores.items()}
-        groups.setdefault(repr((key, shapes)), []).append(record)
+        name, first = next(iter(record.scores.items()))
+        groups.setdefault(repr((key, name, first.shape)), []).append(record)
     for group in groups.values():
         matrix(group)
         measures(group)

@@ -30,7 +30,7 @@ from engramma.interactions import RectifiedPolynomial
 from engramma.methods.method import Awake, Method, Now, Vanilla
 from engramma.methods.penalty import EWC, L2, MAS, SI, Anchored
 from engramma.methods.replay import Buffer, Pseudorehearsal, Rehearsal
-from engramma.network import DenseMemory, Items, Relaxed
+from engramma.network import DenseMemory, Items, Relaxed, Response
 
 BESIDE: dict[str, type[Method]] = {  # what a group may do about the tasks that it learned before
     "vanilla": Vanilla,
@@ -73,7 +73,8 @@ class Grouped(DenseMemory):
     each: int = 0  # memories of a group, one group after another
     mean: Tensor | None = None  # (R,G) of e over the items a group has learned; infinite where it has none
     deviation: Tensor | None = None  # (R,G)
-    owner: Tensor | None = None  # (R,T) the group of each task so far; where given, tasks wake theirs alone
+    owner: Tensor | None = None  # (R,T) the group of each task so far
+    told: bool = False  # tasks wake their group alone, and the energy is asked for those to come only
 
     def alone(self) -> DenseMemory:
         """The network without its groups: what every one of them is."""
@@ -99,16 +100,19 @@ class Grouped(DenseMemory):
         """(R,B): the group that knows an item best."""
         return self.known(theta, probe).argmax(-1)
 
-    def predict(self, theta: Tensor, probe: Tensor, task: int | None = None) -> Tensor:
-        net, classes = self.alone(), slice(self.visible, self.neurons)
-        if self.owner is not None and task is not None and task < self.owner.shape[1]:
-            return net.predict(taken(theta, places(self.owner[:, task], self.each)), probe)
+    def respond(self, theta: Tensor, probe: Tensor, task: int | None = None) -> Response:
+        net, classes, owner = self.alone(), slice(self.visible, self.neurons), self.owner
+        if self.told and owner is not None and task is not None and task < owner.shape[1]:
+            return net.respond(taken(theta, places(owner[:, task], self.each)), probe)
         z, net = self.known(theta, probe), net.recalling
         answers = [torch.tanh(net.scores(part, probe, classes)).to(z) for part in self.parts(theta)]
         answer = torch.stack(answers, 2)  # (R,B,G,C)
         best = answer.topk(min(2, answer.shape[-1]), -1).values
         p = torch.softmax(SHARPNESS * z + best[..., 0] - best[..., -1], -1)
-        return (p[..., None] * answer).sum(2).argmax(-1)
+        label = (p[..., None] * answer).sum(2).argmax(-1)
+        if self.told or owner is None:
+            return Response(label)
+        return Response(label, z.argmax(-1)[..., None] == owner[:, None])
 
     def energy(self, theta: Tensor, state: Tensor) -> Tensor:
         net = self.alone()
@@ -298,8 +302,23 @@ class Allocation(Method):
             state = self._calibrated(state, now, taken(theta, places(state.owner[:, -1], each)))
         net = now.network
         told = {f.name: getattr(net, f.name) for f in fields(DenseMemory)}
-        owner = state.owner if self.wake == "id" else None
-        return Grouped(**told, each=each, mean=state.mean, deviation=state.deviation, owner=owner)
+        told |= {name: getattr(state, name) for name in ("mean", "deviation", "owner")}
+        return Grouped(**told, each=each, told=self.wake == "id")
+
+    def found_again(self, state: Allotted, now: Now, theta: Tensor, owner: list[int]) -> Allotted:
+        """The state after a task, from the one before it and all memories (1,M,N) as they were then, given
+        the group of every task, which the run reported."""
+        groups = self.groups or now.tasks
+        so_far = owner[: now.task.index + 1]
+        if len(so_far) <= now.task.index or not set(so_far) <= set(range(groups)):
+            raise ValueError(f"owner must be the group of each of {now.tasks} tasks, below {groups}")
+        if not state.mean.numel():
+            none = theta.new_full((1, groups), torch.inf)
+            state = state._replace(mean=none, deviation=torch.ones_like(none))
+        state = state._replace(owner=torch.tensor([so_far], device=theta.device))
+        return self._calibrated(
+            state, now, taken(theta, places(state.owner[:, -1], theta.shape[1] // groups))
+        )
 
     def report(self, state: Allotted) -> dict[str, Any]:
         """Of each replica: the group of every task, and each group's mean energy on what it has learned,

@@ -166,16 +166,22 @@ class Ledger:
     def measure(
         self, built: Built, network: Any, theta: Tensor, task: int = 0, epoch: int = 0, ends: bool = False
     ) -> dict[str, Tensor]:
-        """{score: (R,T)}, NaN for replicas that have diverged."""
+        """{score: (R,T)}, NaN for replicas that have diverged.
+
+        Not every network has every score: before the first task none says whose items are whose. Where a
+        score was not measured its curve has NaN.
+        """
         found = {k: v.double().cpu() for k, v in built.stream.evaluate(network, theta).items()}
-        self.marks.append(task * self.epochs + epoch)
-        for key, values in found.items():
+        none = torch.full((len(theta), self.tasks), torch.nan, dtype=torch.float64)
+        for key in dict.fromkeys((*found, *self.curves)):
+            values = found.get(key, none)
             if self.broke is not None:
                 values[self.broke.cpu() > 0] = torch.nan
-            self.curves.setdefault(key, []).append(values)
+            self.curves.setdefault(key, [none] * len(self.marks)).append(values)
             if ends:
                 empty = torch.full((len(theta), self.tasks, self.tasks), torch.nan, dtype=torch.float64)
                 self.scores.setdefault(key, empty)[:, task] = values
+        self.marks.append(task * self.epochs + epoch)
         return found
 
     def tensors(self) -> dict[str, Tensor]:
@@ -293,6 +299,10 @@ def misfit(point: Checkpoint, pack: Sequence[Experiment], built: Built) -> str:
         return "its report is no table"
     like.watch(built.theta, 0, 1)
     like.measure(built, built.network.at(built.optimiser.beta(0, built.theta)), built.theta, ends=True)
+    for name in (k.removeprefix("scores/") for k in point.measured if k.startswith("scores/")):
+        # Further scores are those of a method's network: one of before a fork, or none of an older release.
+        like.scores.setdefault(name, next(iter(like.scores.values())))
+        like.curves.setdefault(name, next(iter(like.curves.values())))
     count = max(1, point.measured["marks"].numel()) if "marks" in point.measured else 1
     measured = {
         k: v.expand(count, *v.shape[1:]) if k == "marks" or k.startswith("curves/") else v

@@ -56,8 +56,9 @@ class Result:
 
     @property
     def curves(self) -> dict[str, np.ndarray]:
-        """{"epoch": (E,), "accuracy": (R,E,T), ...}: measured while they learned, epochs over all tasks."""
-        found = {k: _alike([r.curves.get(k) for r in self.records], "the same curves") for k in self._curves}
+        """{"epoch": (E,), "accuracy": (R,E,T), ...}: measured while they learned, epochs over all tasks; NaN
+        where a run does not have the score."""
+        found = {k: _alike([_curve(r, k) for r in self.records], "the same curves") for k in self._curves}
         if (found["epoch"] != found["epoch"][0]).any():
             raise ValueError(
                 "curves must be measured at the same epochs to be one array: see frame('curves')"
@@ -150,6 +151,11 @@ def _alike(arrays: Sequence[np.ndarray | None], what: str) -> np.ndarray:
     if len(there) < len(arrays) or len({array.shape for array in there}) > 1:
         raise ValueError(f"runs must have {what} to be one array: look at them one by one, in `records`")
     return np.stack(there)
+
+
+def _curve(record: Record, name: str) -> np.ndarray:
+    found = record.curves.get(name)
+    return np.full_like(record.curves[next(iter(record.scores))], np.nan) if found is None else found
 
 
 def _settings(record: Record) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 from engramma.paper import numbers as paper
 from engramma.show import select as trials
 from engramma.show.agreement import DRAWS, FLOOR, Cell, LambdaCell, Line, Table
-from engramma.store.scores import Recorded, diverged, values
+from engramma.store.scores import Recorded, diverged, scored, values
 
 if TYPE_CHECKING:
     from engramma.search.choice import Choice
@@ -152,6 +152,7 @@ def scores(
     the records of a row but the seed, one column for each `column`."""
     if not records:
         raise ValueError("no records to make a table of")
+    records = scored(records, score)
     alike = trials.group(records, *rows).values()
     rows = (*rows, *sorted({name for some in alike for name in trials.differing(some, ("seed", column))}))
     places = trials.group(records, *rows, column)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +20,8 @@ class Recorded(Protocol):
     def scores(self) -> Mapping[str, np.ndarray]: ...  # (T,T): task j after task k
     @property
     def curves(self) -> Mapping[str, np.ndarray]: ...  # "epoch" (E,), others (E,T)
+    @property
+    def facts(self) -> Mapping[str, Any]: ...  # of how it went, among them its method's report
     @property
     def diverged(self) -> Mapping[str, Any] | None: ...
 
@@ -51,6 +53,11 @@ def values(records: Iterable[Recorded], measure: str = "average", score: str | N
     """(trials,) of the runs that finished: a diverged one has no value."""
     found = np.array([value(record, measure, score) for record in records], dtype=np.float64)
     return found[np.isfinite(found)]
+
+
+def scored(records: Sequence[Recorded], score: str | None) -> list[Recorded]:
+    """Those that have a score, which not every method's do; all where none does, or none is named."""
+    return [record for record in records if score in record.scores] or list(records)
 
 
 def diverged(records: Iterable[Recorded]) -> int:

@@ -87,6 +87,9 @@ class ClassStream(Stream):
     def _which(self, task: int) -> int:
         return task if self.order is None else self.order[task]
 
+    def same(self, task: int) -> list[int]:
+        return [other for other in range(self.tasks) if self._which(other) == self._which(task)]
+
     @property
     def pixels(self) -> int:
         return self.dataset.x.shape[1]

@@ -82,20 +82,27 @@ class Stream(ABC):
             self._tests[task] = self[task].test
         return self._tests[task]
 
-    def confusion(self, network: DenseMemory, theta: Tensor, task: int) -> Tensor:
-        """(R,C,C) counts[r, truth, predicted] of a task's test items."""
-        test = self.test(task)
-        truth = test.target.argmax(-1).repeat_interleave(len(theta) // len(test.target), 0)
-        return measures.confusion(network.predict(theta, test.probe, task), truth, self.classes)
+    def same(self, task: int) -> list[int]:
+        """The tasks that are the same as this one, itself among them."""
+        return [task]
 
     def evaluate(self, network: DenseMemory, theta: Tensor) -> dict[str, Tensor]:
-        """{"accuracy": (R,T), "macro_f1": (R,T)} on the test items of every task. The first score is the one
-        that tables and searches look at."""
-        counts = [self.confusion(network, theta, task) for task in range(self.tasks)]
-        return {
-            "accuracy": torch.stack([measures.accuracy(c).double() for c in counts], 1),
-            "macro_f1": torch.stack([measures.macro_f1(c) for c in counts], 1),
-        }
+        """{"accuracy": (R,T), "macro_f1": (R,T)} on the test items of every task, and of a network that says
+        whose items are whose "named": the share of a task's items of which that is right, 0 before it is
+        learned. The first score is the one that tables and searches look at."""
+        columns = [self._scores(network, theta, task) for task in range(self.tasks)]
+        return {name: torch.stack([column[name] for column in columns], 1) for name in columns[0]}
+
+    def _scores(self, network: DenseMemory, theta: Tensor, task: int) -> dict[str, Tensor]:
+        test = self.test(task)
+        truth = test.target.argmax(-1).repeat_interleave(len(theta) // len(test.target), 0)
+        said = network.respond(theta, test.probe, task)
+        counts = measures.confusion(said.label, truth, self.classes)
+        found = {"accuracy": measures.accuracy(counts).double(), "macro_f1": measures.macro_f1(counts)}
+        if said.tasks is not None:
+            right = [known for known in self.same(task) if known < said.tasks.shape[-1]]
+            found["named"] = said.tasks[..., right].any(-1).double().mean(1)
+        return found
 
     def hash(self) -> str:
         """SHA-256 of what is learned: runs that say they learned the same can be held to it."""

@@ -36,6 +36,7 @@ class Trained(NamedTuple):
 def trained(record: Recorded, data_dir: Path | str | None = None) -> Trained:
     """The network, the stream and the memories of a record, as they were when it ended."""
     from engramma.runs.setup import build
+    from engramma.show.answering import answering
     from engramma.store.records import experiment_of
 
     experiment = experiment_of(record.description)
@@ -48,7 +49,8 @@ def trained(record: Recorded, data_dir: Path | str | None = None) -> Trained:
         raise ValueError("the record's memories are not of the size of its network")
     label = style.literal(trials.row_labels([record])[0])
     network = built.network.at(built.optimiser.beta(experiment.epochs, theta))
-    return Trained(network, built.stream, theta, experiment.seed, label)
+    answers = answering(record, built, network, theta.expand(len(built.stream), -1, -1))
+    return Trained(answers[-1], built.stream, theta, experiment.seed, label)
 
 
 def by_vertex(records: Sequence[Recorded], images: bool, data_dir: Path | str | None) -> dict[float, Trained]:

@@ -18,10 +18,12 @@ import torch
 
 from engramma import diagnostics
 from engramma.interactions import INTERACTIONS
-from engramma.methods import Now, Projection, Replay
+from engramma.methods import Grouped, Now, Projection, Replay
+from engramma.methods.allocation import SHARPNESS
 from engramma.network import DenseMemory, Items
 from engramma.replicas import generator
 from engramma.runs.setup import Built, build
+from engramma.show.answering import answering
 from engramma.store.records import experiment_of
 from engramma.store.scores import Recorded
 from engramma.streams import ClassStream, View
@@ -94,6 +96,7 @@ def portrait(
     Runs of one seed and one stream share a scene: its "key" says so.
     """
     built, network, theta = opened(record, data_dir)
+    networks = answering(record, built, network, theta)
     probes = probes or max(25, min(100, 12_000_000 // built.theta.numel()))
     seen = [built.stream[k].test.row(slice(0, items)) for k in range(len(theta))]
     visible, classes = theta[..., : network.visible], theta[..., network.visible :]
@@ -107,7 +110,8 @@ def portrait(
         "scale": scale,
         "visible": pack(np.rint(visible.numpy() / scale), "int8"),
         "class_weights": pack(classes.numpy(), "float32"),
-        **_measured(network, theta, seen, built, probes),
+        **_measured(networks, theta, seen, built, probes),
+        "groups": _groups(networks),
         "coverage": _covered(network, theta, seen, built),
     }, scene(built, seen)
 
@@ -171,20 +175,33 @@ def _interaction(network: DenseMemory) -> dict[str, Any]:
     return {"kind": kind, "n": f.n, "leak": getattr(f, "leak", 0.0)}
 
 
+def _groups(networks: Sequence[DenseMemory]) -> dict[str, Any] | None:
+    """How memories stand in groups, and what a group needs to tell how well it knows an item; None where they
+    stand in none."""
+    last = networks[-1]
+    if not isinstance(last, Grouped) or last.owner is None:
+        return None
+    found: dict[str, Any] = {"each": last.each, "owner": last.owner[0].tolist(), "sharpness": SHARPNESS}
+    for name in ("mean", "deviation"):
+        found[name] = pack(torch.cat([getattr(network, name) for network in networks]).numpy(), "float32")
+    return {**found, "told": last.told}
+
+
 def _measured(
-    network: DenseMemory, theta: torch.Tensor, seen: list[Items], built: Built, probes: int
+    networks: Sequence[DenseMemory], theta: torch.Tensor, seen: list[Items], built: Built, probes: int
 ) -> dict[str, Any]:
-    """Ownership, prototypes and the census after every task, with the tasks learned so far."""
+    """Ownership, prototypes and the census after every task, with the tasks learned so far. Where memories
+    stand in groups, the group of a memory is its owner."""
     tasks, memories = len(theta), theta.shape[1]
     share = np.zeros((tasks, memories, tasks))
     owner, favourite, strength = (np.zeros((tasks, memories)) for _ in range(3))
     like, rows, attractors = np.zeros((tasks, memories)), [], []
     for k in range(tasks):
-        now, so_far = theta[k : k + 1], seen[: k + 1]
+        now, so_far, network = theta[k : k + 1], seen[: k + 1], networks[k]
         owned = diagnostics.ownership(network, now, so_far)
         share[k, :, : k + 1] = owned.share[0].numpy()
         owner[k], favourite[k], strength[k] = (
-            owned.owner[0].numpy(),
+            _group_of(network, memories) if isinstance(network, Grouped) else owned.owner[0].numpy(),
             owned.favourite[0].numpy(),
             owned.strength[0].numpy(),
         )
@@ -206,6 +223,13 @@ def _measured(
         "prototypes": rows,
         "census": attractors,
     }
+
+
+def _group_of(network: Grouped, memories: int) -> np.ndarray:
+    """(M,): the group of each memory, -1 for those of groups that have learned nothing yet."""
+    assert network.mean is not None
+    group = np.arange(memories) // network.each
+    return np.where(group < int(network.mean.isfinite().sum()), group, -1)
 
 
 def _covered(

@@ -19,9 +19,25 @@ function portrait() {
     const more = Object.fromEntries(["owner", "favourite", "strength", "share", "likeness"].map((n) => [n, unpack(p[n])]));
     const scene = { ...s, shows: unpack(s.shows), undone: unpack(s.undone), items: unpack(s.items), item_classes: unpack(s.item_classes) };
     loaded.set(at.which, { ...p, ...more, scene, theta, memories, visible, pixels: s.shape[0] * s.shape[1], label: p.label,
-      networks: theta.map((one) => new Memory(one, p.neurons, p.interaction, p.beta)) });
+      networks: theta.map((one, k) => (p.groups ? new Groups(one, p.neurons, p.classes, p.interaction, p.beta, groupsAfter(p.groups, k))
+        : new Memory(one, p.neurons, p.interaction, p.beta))) });
   }
   return loaded.get(at.which);
+}
+
+function groupsAfter(groups, k) {
+  const [, count] = groups.mean.shape, row = (packed) => unpack(packed).subarray(k * count, (k + 1) * count);
+  return { ...groups, mean: row(groups.mean), deviation: row(groups.deviation), owner: groups.owner.slice(0, k + 1) };
+}
+
+/* Those that memories may belong to, numbered: the tasks, or groups of memories, named by what they have learned. */
+const owners = (p) => (p.groups ? p.groups.mean.shape[1] : p.scene.tasks);
+function tasksOf(p, own, after) {
+  return p.groups ? p.groups.owner.slice(0, after + 1).flatMap((g, t) => (g === own ? [t] : [])) : [own];
+}
+function ownerName(p, own, after) {
+  const tasks = unique(tasksOf(p, own, after)).map((t) => t + 1);
+  return tasks.length ? `task${tasks.length > 1 ? "s" : ""} ${tasks.join(", ")}` : "no task yet";
 }
 
 /* Pixels as the picture was before the task moved them. */
@@ -49,31 +65,40 @@ function order(p) {
   return all.sort((a, b) => (rank === "strength" ? 0 : last(by(rank)(a)) - last(by(rank)(b))) || by("strength")(b) - by("strength")(a));
 }
 
+/* The task for which a memory is un-permuted: the one chosen, or the first that its group has learned. */
+const taskFor = (p, m) => (at.task === "own" ? tasksOf(p, p.owner[at.after * p.memories + m], at.after)[0] ?? 0 : at.task);
+
 function drawMemories() {
   const p = portrait(), grid = byId("memory-grid"), bright = brightness(p), keep = document.activeElement?.dataset?.memory;
   grid.style.setProperty("--tile", `${Math.round(Math.min(Math.max(Math.sqrt(260000 / p.memories), 42), 92))}px`);
   byId("memory-after-out").textContent = String(at.after + 1);
   grid.replaceChildren(...order(p).map((m, place) => {
     const own = p.owner[at.after * p.memories + m];
-    const words = `memory ${m + 1}, ${own < 0 ? "serves no task" : `serves task ${own + 1}`}`;
+    const words = `memory ${m + 1}, ${served(p, own)}`;
     const tile = make("button", "", { type: "button", role: "option", title: words, "aria-label": words, "data-memory": m,
       tabindex: (at.chosen === null ? place === 0 : m === at.chosen) ? "0" : "-1", "aria-selected": String(m === at.chosen) });
     tile.style.borderColor = own < 0 ? "transparent" : colour(own);
-    tile.append(picture(make("canvas"), undone(p, memoryOf(p, m).subarray(0, p.pixels).map(bright), at.task), p.scene.shape));
+    tile.append(picture(make("canvas"), undone(p, memoryOf(p, m).subarray(0, p.pixels).map(bright), taskFor(p, m)), p.scene.shape));
     return tile;
   }));
   if (keep !== undefined) grid.querySelector(`[data-memory="${keep}"]`)?.focus();
-  const counts = Array.from({ length: p.scene.tasks + 1 }, (_, t) => {
-    const own = t === p.scene.tasks ? -1 : t;
-    return p.owner.slice(at.after * p.memories, (at.after + 1) * p.memories).filter((o) => o === own).length;
-  });
-  byId("memory-legend").replaceChildren(...counts.map((count, t) => {
-    const nobody = t === p.scene.tasks, entry = make("span"), swatch = make("i");
-    swatch.style.background = nobody ? css("--line") : colour(t);
-    entry.append(swatch, make("span", nobody ? `no task: ${count}` : `task ${t + 1}: ${count}`));
+  const now = p.owner.slice(at.after * p.memories, (at.after + 1) * p.memories);
+  const kinds = [...Array(owners(p)).keys(), -1].map((own) => [own, now.filter((o) => o === own).length]);
+  byId("memory-legend").replaceChildren(...kinds.filter(([own, count]) => count || !p.groups).map(([own, count]) => {
+    const entry = make("span"), swatch = make("i");
+    swatch.style.background = own < 0 ? css("--line") : colour(own);
+    entry.append(swatch, make("span", `${own < 0 ? "no task" : ownerName(p, own, at.after)}: ${count}`));
     return entry;
   }), make("span", "weights: blue below 0, orange above"));
   drawChosen();
+}
+
+/* Of whom a memory is: in words, with the share of its support that goes there. */
+function served(p, own, base = null) {
+  if (own < 0) return p.groups ? "of no task yet" : "serves no task";
+  const name = ownerName(p, own, at.after);
+  const share = base === null ? "" : (100 * tasksOf(p, own, at.after).reduce((sum, t) => sum + p.share[base * p.scene.tasks + t], 0)).toFixed(0);
+  return (p.groups ? `of the group of ${name}` : `serves ${name}`) + (base === null ? "" : ` (${share}% of its support${p.groups ? " is for its items" : ""})`);
 }
 
 function bars(element, names, values, words) {
@@ -86,10 +111,10 @@ function drawChosen() {
   if (m === null || m >= p.memories) return void box.replaceChildren(make("p", "Choose a memory to see its weights and the items nearest to it.", { class: "empty" }));
   const weights = memoryOf(p, m), base = at.after * p.memories + m, own = p.owner[base], favourite = p.favourite[base];
   const facts = [`importance ${(100 * p.strength[base]).toFixed(1)}% of all support`,
-    own < 0 ? "serves no task" : `serves task ${own + 1} (${(100 * p.share[base * p.scene.tasks + own]).toFixed(0)}% of its support)`,
+    served(p, own, base),
     ...(favourite < 0 ? [] : [`most for class ${p.scene.labels[favourite]}`]), `correlation with the nearest item ${p.likeness[base].toFixed(2)}`];
   const parts = [make("h3", `Memory ${m + 1} after task ${at.after + 1}`),
-    picture(make("canvas", "", { class: "large" }), undone(p, weights.subarray(0, p.pixels).map(brightness(p)), at.task), p.scene.shape),
+    picture(make("canvas", "", { class: "large" }), undone(p, weights.subarray(0, p.pixels).map(brightness(p)), taskFor(p, m)), p.scene.shape),
     make("p", facts.join("; ") + ".", { class: "note" })];
   const charts = [];
   const add = (title, names, values) => {
@@ -155,21 +180,23 @@ function startExplorer(changed) {
   options(which, DATA.portraits.map((p, k) => [k, nameOf(p)]));
   const fill = () => {
     const p = portrait(), names = Array.from({ length: p.scene.tasks }, (_, t) => [t, `task ${t + 1}`]);
+    if (p.groups) names.unshift(["own", "each its own"]);
     at.after = Math.min(at.after, p.scene.tasks - 1);
-    at.task = Math.min(at.task, p.scene.tasks - 1);
+    at.task = p.groups ? "own" : Math.min(Number(at.task) || 0, p.scene.tasks - 1);
     if (at.chosen !== null && at.chosen >= p.memories) at.chosen = null;
     after.max = p.scene.tasks;
     after.value = at.after + 1;
     options(task, names, at.task);
-    byId("memory-note").textContent = `${p.memories} memories of ${p.neurons} neurons. The frame's colour is the task a memory serves: ` +
-      `the one whose items it supports most. ${DATA.notes.join(" ")}`;
+    const frame = p.groups ? "The frame's colour is the group of the memory: each task has learned with a group of its own, and the others slept."
+      : "The frame's colour is the task a memory serves: the one whose items it supports most.";
+    byId("memory-note").textContent = `${p.memories} memories of ${p.neurons} neurons. ${frame} ${DATA.notes.join(" ")}`;
   };
   let clock = null;
   const stop = () => { clearInterval(clock); clock = null; play.textContent = "Play"; play.setAttribute("aria-pressed", "false"); };
   const go = (k) => { at.after = k; after.value = k + 1; drawMemories(); changed(); };
   which.addEventListener("change", () => { at.which = Number(which.value); fill(); drawMemories(); changed(true); });
   after.addEventListener("input", () => { stop(); go(Number(after.value) - 1); });
-  task.addEventListener("change", () => { at.task = Number(task.value); drawMemories(); });
+  task.addEventListener("change", () => { at.task = task.value === "own" ? "own" : Number(task.value); drawMemories(); });
   byId("memory-sort").addEventListener("change", drawMemories);
   play.addEventListener("click", () => {
     if (clock !== null) return stop();

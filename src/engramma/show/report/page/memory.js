@@ -51,6 +51,16 @@ class Memory {
     return o;
   }
 
+  /* What each class neuron, from `first` on, says of a state: from -1 to 1. */
+  answers(state, first) {
+    return Array.from(this.scores(state, first), Math.tanh);
+  }
+
+  /* The memories that a state wakes. */
+  awake() {
+    return this;
+  }
+
   /* One update of every neuron; a score of 0 changes nothing. */
   step(state, order = "synchronous") {
     const next = Float64Array.from(state);
@@ -79,5 +89,56 @@ class Memory {
       states.push(next);
     }
     return { states, converged: false };
+  }
+}
+
+/* Memories in groups, as in methods/allocation.py: an item is answered by the groups that know it. `groups`:
+   memories of `each`; mean and deviation of the energies of what each has learned, infinite where it has
+   learned nothing; the group that is the `owner` of each task so far; and whether tasks are `told`. */
+class Groups {
+  constructor(theta, neurons, classes, interaction, beta, groups) {
+    Object.assign(this, groups);
+    this.neurons = neurons;
+    this.first = neurons - classes;
+    this.n = interaction.n;
+    const size = groups.each * neurons, opened = Array.from(groups.mean).filter(Number.isFinite).length;
+    this.parts = Array.from({ length: opened }, (_, g) => new Memory(theta.subarray(g * size, (g + 1) * size), neurons, interaction, beta));
+  }
+
+  /* e(x): log of the largest sum of f over a group's memories, with one class neuron on, at temperature 1 */
+  familiarity(part, state) {
+    const h = part.similarity(state), f = (x) => (x > 0 ? power(x, this.n) : 0), beta = part.scale * this.neurons;
+    const on = this.first < this.neurons ? Array.from({ length: this.neurons - this.first }, (_, c) => this.first + c) : [null];
+    const sums = on.map((i) => h.reduce((sum, each, m) =>
+      sum + f((each + (i === null ? 0 : part.scale * part.theta[m * this.neurons + i] * (1 - state[i]))) / beta), 0));
+    return Math.log(Math.max(...sums, 2.2250738585072014e-308));
+  }
+
+  /* z: how well each group knows a state, in deviations from what it has learned */
+  known(state) {
+    return this.parts.map((part, g) => (this.familiarity(part, state) - this.mean[g]) / this.deviation[g]);
+  }
+
+  /* The group that knows a state best; or that of its task, where tasks are told. */
+  claim(state, task = null) {
+    if (this.told && task !== null && task < this.owner.length) return this.owner[task];
+    const z = this.known(state);
+    return z.indexOf(Math.max(...z));
+  }
+
+  awake(state, task = null) {
+    return this.parts[this.claim(state, task)];
+  }
+
+  /* The groups' answers, each counting by softmax(sharpness z + margin between its two best classes). */
+  answers(state, first, task = null) {
+    if (this.told && task !== null && task < this.owner.length) return this.awake(state, task).answers(state, first);
+    const each = this.parts.map((part) => part.answers(state, first)), z = this.known(state);
+    const weight = each.map((y, g) => {
+      const [best, second] = y.slice().sort((a, b) => b - a);
+      return this.sharpness * z[g] + best - (second ?? best);
+    });
+    const top = Math.max(...weight), share = weight.map((w) => Math.exp(w - top)), sum = share.reduce((a, b) => a + b, 0);
+    return each[0].map((_, c) => each.reduce((total, y, g) => total + (share[g] / sum) * y[c], 0));
   }
 }

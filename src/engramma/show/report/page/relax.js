@@ -27,11 +27,11 @@ function drawScores() {
   head.append(make("td"), ...p.scene.labels.map((label) => make("th", label, { scope: "col" })));
   const said = [];
   const rows = p.networks.map((network, k) => {
-    const line = make("tr"), scores = Array.from(network.scores(state, p.visible)), top = scores.indexOf(Math.max(...scores));
+    const line = make("tr"), answers = network.answers(state, p.visible, task), top = answers.indexOf(Math.max(...answers));
     said.push(p.scene.labels[top]);
-    line.append(make("th", `after task ${k + 1}`, { scope: "row" }), ...scores.map((o, c) => {
-      const td = make("td", Math.tanh(o).toFixed(2).replace("-", "−"), { class: c === top ? "best" : "", title: `score ${o.toPrecision(3)}` });
-      paint(td, diverging(Math.tanh(o)));
+    line.append(make("th", `after task ${k + 1}`, { scope: "row" }), ...answers.map((y, c) => {
+      const td = make("td", y.toFixed(2).replace("-", "−"), { class: c === top ? "best" : "", title: `score ${Math.atanh(y).toPrecision(3)}` });
+      paint(td, diverging(y));
       return td;
     }));
     return line;
@@ -41,10 +41,40 @@ function drawScores() {
   byId("relax-says").textContent = `The network says ${said.map((s, k) => `${s} after task ${k + 1}`).join(", ")}.${truth}`;
 }
 
+/* The group that claims the probe. */
+function claim() {
+  const p = portrait(), task = Number(byId("relax-task").value);
+  return p.networks[at.after].claim(stateOf(p, task), task);
+}
+
+/* How well every group knows the probe, and which one claims it. */
+function drawGroups() {
+  const p = portrait(), box = byId("relax-known"), canvas = byId("relax-draw"), task = Number(byId("relax-task").value);
+  box.hidden = !p.groups;
+  canvas.style.boxShadow = "";
+  if (!p.groups) return;
+  const network = p.networks[at.after], state = stateOf(p, task), z = network.known(state), first = claim();
+  const names = z.map((_, g) => ownerName(p, g, at.after)), places = names.map((name) => name.replace(/^tasks? /, "")), short = (x) => (Math.abs(x) < 10 ? x.toFixed(1) : x.toFixed(0)).replace("-", "−");
+  canvas.style.boxShadow = `0 0 0 4px ${colour(first)}`;
+  byId("relax-claim").textContent = `After task ${at.after + 1} the group of ${names[first]} claims it` +
+    (network.told ? ", as it is told." : `: it lies ${short(Math.abs(z[first]))} deviations ${z[first] < 0 ? "below" : "above"} the mean of what that group has learned.`);
+  // Items of other tasks lie from half a deviation to a thousand below 0, what was learned: hence logarithms.
+  const at0 = (x) => Math.sign(x) * Math.log10(1 + Math.abs(x)), low = Math.min(...z.map(at0), -1), high = Math.max(...z.map(at0), 0);
+  const ticks = [-1e4, -1e3, -100, -10, -1, 0, 1, 10].filter((t) => at0(t) >= low - 0.3 && at0(t) <= high + 0.3);
+  const ink = z.map((_, g) => (g === first ? colour(g) : faded(colour(g), 0.35)));
+  chart(byId("relax-groups"), [
+    { type: "bar", x: places, y: z.map(at0), marker: { color: ink }, hovertext: z.map((x, g) => `${names[g]}: ${short(x)}`), hoverinfo: "text" },
+    { mode: "markers+text", x: places, y: z.map(at0), text: z.map((x, g) => (names.length > 12 && g !== first ? " " : short(x))), textposition: z.map((x) => (x < 0 ? "bottom center" : "top center")),
+      marker: { color: z.map((_, g) => colour(g)), size: z.map((_, g) => (g === first ? 13 : 8)), line: { color: css("--ink"), width: z.map((_, g) => (g === first ? 2 : 0)) } }, hoverinfo: "skip" },
+  ], { showlegend: false, margin: { l: 48, r: 12, t: 12, b: 44 }, xaxis: { type: "category", title: { text: "group of task" } },
+    yaxis: { title: { text: "deviations" }, tickvals: ticks.map(at0), ticktext: ticks.map((t) => String(t).replace("-", "−")), range: [low - 0.45, high + (high > 0 ? 0.45 : 0.25)] } },
+  `How well each group knows the probe: ${names.map((name, g) => `${name} ${short(z[g])}`).join(", ")}`);
+}
+
 /* Frames appear one after another; the last of them says how it ended. */
 function relaxNow() {
   const p = portrait(), task = Number(byId("relax-task").value), film = byId("relax-film"), mine = ++probe.run;
-  const network = p.networks[at.after];
+  const network = p.networks[at.after].awake(stateOf(p, task), task);
   const { states, converged } = network.relax(stateOf(p, task), 20, byId("relax-order").value);
   const energy = states.map((s) => network.energy(s));
   const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -76,6 +106,7 @@ function probeChanged() {
   empty(byId("relax-energy"), "Press Relax to let the probe go.");
   drawProbe();
   drawScores();
+  drawGroups();
 }
 
 function takeItem(next) {

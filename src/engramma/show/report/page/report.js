@@ -6,7 +6,7 @@ function drawDiagnostics() {
     marker: { color: ink, pattern: { shape: pattern || "" } } })), { barmode: "stack", legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, traceorder: "normal" }, xaxis: { type: "category", title: { text: "after task" } }, yaxis: { title: { text: title } } }, words);
   byId("diag-note").textContent = `Of ${nameOf(p)}, the network chosen above; measured with test items and ${p.census[0].probes} random probes after every task.`;
   const count = (k, t) => p.owner.slice(k * p.memories, (k + 1) * p.memories).filter((o) => o === t).length;
-  stacked([...Array(tasks).keys()].map((t) => ({ name: `task ${t + 1}`, y: afters.map((_, k) => count(k, t)), ink: colour(t) })),
+  stacked([...Array(owners(p)).keys()].map((own) => ({ name: ownerName(p, own, tasks - 1), y: afters.map((_, k) => count(k, own)), ink: colour(own) })),
     "Memories owned by each task", "diag-owner", "memories");
   const kinds = [["true", 2, ""], ["mixed", 4, "/"], ["spurious", 5, "x"], ["unsettled", 6, "."]];
   stacked(kinds.map(([name, ink, pattern]) => ({ name, y: p.census.map((c) => c[name]), ink: colour(ink), pattern })),
@@ -62,7 +62,7 @@ startCurves();
 startSearches();
 if (DATA.portraits.length) {
   startExplorer((network) => {
-    if (network) { networkChanged(); drawDiagnostics(); } else if (byId("relax-film").children.length) relaxNow();
+    if (network) { networkChanged(); drawDiagnostics(); } else { drawGroups(); if (byId("relax-film").children.length) relaxNow(); }
   });
   startRelaxation();
   panel(drawDiagnostics);
@@ -74,4 +74,4 @@ if (DATA.portraits.length) {
     empty(box, why);
   }
 }
-window.engramma = { Memory, unpack, portrait, at };
+window.engramma = { Memory, Groups, unpack, portrait, claim, at };

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import triton
 import triton.language as tl
@@ -11,26 +13,14 @@ from torch import Tensor
 
 from engramma.interactions import Interaction
 from engramma.kernels import reference
-from engramma.kernels.compiled import leak_of
-from engramma.kernels.compiled import written_out as knows
-from engramma.kernels.reference import in_turn, moments, prepare, product, product_back, slopes
+from engramma.kernels.compiled import leak_of, written_out
 from engramma.kernels.triton.jit import _pull, _scores, _step
 from engramma.losses import Loss
 
 name = "triton"
-
-__all__ = [
-    "gradient",
-    "knows",
-    "moments",
-    "prepare",
-    "product",
-    "product_back",
-    "pull",
-    "scores",
-    "slopes",
-    "step",
-]
+knows, prepare = written_out, reference.prepare
+product, product_back = reference.product, reference.product_back  # cuBLAS
+slopes, moments = reference.slopes, reference.moments  # only importances need them apart from `pull`
 
 MOST_MEMORIES = 2048  # a program keeps all memories of an item in registers
 
@@ -77,26 +67,28 @@ def pull(
     if h.shape[-1] > MOST_MEMORIES:
         return reference.pull(h, a, target, share, loss, f, u)
     dh = torch.empty_like(h, memory_format=torch.contiguous_format)
-    da = launch_pull(h, a, target, share, loss, f, u, dh, dh, lift=0)
+    da = launch_pull(h, a, target, share, f, u, Parts(dh, dh))
     return dh, da.to(h.dtype)
 
 
-gradient = in_turn(product, pull, product_back)
+gradient = reference.in_turn(product, pull, product_back)
+
+
+class Parts(NamedTuple):
+    """dh, of similarities times 2^lift and so itself times 2^bits: the sum of two tensors if these are
+    bfloat16, else one tensor named twice."""
+
+    hi: Tensor
+    lo: Tensor
+    lift: int = 0
+    bits: float = 0
 
 
 def launch_pull(
-    h: Tensor,
-    a: Tensor,
-    target: Tensor,
-    share: Tensor,
-    loss: Loss,
-    f: Interaction,
-    u: Tensor | None,
-    hi: Tensor,
-    lo: Tensor,
-    lift: int,
+    h: Tensor, a: Tensor, target: Tensor, share: Tensor, f: Interaction, u: Tensor | None, out: Parts
 ) -> Tensor:
-    """Writes dh (in two parts where hi is bfloat16) and returns da (R,M,K) in float64, both lifted."""
+    """Writes dh into `out` and returns da (R,M,K) in float64, lifted as it is; of the loss that is written
+    out in the program."""
     replicas, items, memories = h.shape
     neurons = a.shape[-1]
     h, a = h.contiguous(), a.mT.to(h.dtype).contiguous()
@@ -112,12 +104,12 @@ def launch_pull(
     signs = u is not None
     flat = u.contiguous() if u is not None else h
     known = vertex(f)
-    leak_slope = float(str(known["leak"])) * 2.0 ** (lift * (f.n - 1)) / f.n
+    leak_slope = float(str(known["leak"])) * 2.0**out.bits / f.n
     _pull[(workers, replicas)](
-        h, a, flat, target.contiguous(), share.contiguous(), hi, lo, parts, items, memories, neurons,
+        h, a, flat, target.contiguous(), share.contiguous(), out.hi, out.lo, parts, items, memories, neurons,
         replicas // target.shape[0], tiles, workers,
-        lift=2.0**lift, drop=2.0 ** -(lift * f.n), leak_slope=leak_slope,
-        signs=signs, split=hi.dtype == torch.bfloat16, **known, **shape,
+        lift=2.0**out.lift, drop=2.0 ** -(out.lift * f.n), leak_slope=leak_slope,
+        signs=signs, split=out.hi.dtype == torch.bfloat16, **known, **shape,
     )  # fmt: skip
     return parts.sum(1, dtype=torch.float64).mT
 

@@ -8,8 +8,6 @@ that the range float64 would have is kept (see `triton.jit`). Everything the opt
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 import triton
 from torch import Tensor
@@ -17,34 +15,13 @@ from torch import Tensor
 from engramma.interactions import Interaction
 from engramma.kernels import reference
 from engramma.kernels.compiled import lift_of
-from engramma.kernels.compiled import written_out as knows
 from engramma.kernels.triton import gpu as triton_gpu
-from engramma.kernels.triton.gpu import scores, step
+from engramma.kernels.triton.gpu import Parts
 from engramma.kernels.triton.jit import _split
 from engramma.losses import Loss
 
 name = "triton-mixed"
-
-__all__ = [
-    "gradient",
-    "knows",
-    "moments",
-    "prepare",
-    "product",
-    "product_back",
-    "pull",
-    "scores",
-    "slopes",
-    "step",
-]
-
-
-class Parts(NamedTuple):
-    """dh as a sum of two bfloat16 tensors, lifted by 2^bits."""
-
-    hi: Tensor
-    lo: Tensor
-    bits: float
+knows, scores, step = triton_gpu.knows, triton_gpu.scores, triton_gpu.step
 
 
 def prepare(probe: Tensor, dtype: torch.dtype) -> Tensor:
@@ -101,11 +78,10 @@ def pull(
     h: Tensor, a: Tensor, target: Tensor, share: Tensor, loss: Loss, f: Interaction, u: Tensor | None = None
 ) -> tuple[Parts, Tensor]:
     lift = lift_of(f.n)
-    bits = lift * (f.n - 1)
     hi = torch.empty(h.shape, dtype=torch.bfloat16, device=h.device)
-    lo = torch.empty_like(hi)
-    da = triton_gpu.launch_pull(h, a, target, share, loss, f, u, hi, lo, lift)
-    return Parts(hi, lo, bits), da.mul_(2.0**-bits)
+    dh = Parts(hi, torch.empty_like(hi), lift, lift * (f.n - 1))
+    da = triton_gpu.launch_pull(h, a, target, share, f, u, dh)
+    return dh, da.mul_(2.0**-dh.bits)
 
 
 gradient = reference.in_turn(product, pull, product_back)

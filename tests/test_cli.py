@@ -77,7 +77,7 @@ def command(*arguments: str) -> list[str]:
         ("--seeds 0", "seeds must be how many"),
         ("--seeds 1,x", "seeds must be how many"),
         ("--stream sideways", "stream must be one of permuted, .*:Class, not 'sideways'"),
-        ("--dtype float16", "dtype must be 'float64', 'float32' or 'mixed'"),
+        ("--dtype float16", "dtype must be float64, float32 or mixed"),
         ("--dtype mixed --kernel reference", "dtype mixed needs .* numba on the CPU, not kernel reference"),
         ("--device tpu", "device must be auto, cpu or cuda"),
         ("--kernel magic", "kernel must be auto"),

@@ -204,6 +204,8 @@ def test_groups_grow_or_share() -> None:
     ("settings", "said"),
     [
         ({"groups": 0}, "groups must be at least 1"),
+        ({"begin": "centre"}, "begin must be centres, noise or nearest, not 'centre'"),
+        ({"beside": "gem"}, "beside must be one of vanilla, "),
         ({"alarm": 0.0}, "alarm must be above 0"),
         ({"beside": "ewc"}, "beside_strength must be given for ewc"),
         ({"beside_strength": 1.0}, "beside_strength must be left out for vanilla"),
@@ -213,6 +215,11 @@ def test_groups_grow_or_share() -> None:
 def test_settings_that_are_refused(settings: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         METHODS["allocation"](**settings)
+
+
+def test_a_run_that_is_read_refuses_in_the_same_words() -> None:
+    with pytest.raises(ValueError, match="begin must be centres, noise or nearest, not 'centre'"):
+        read({**SMALL, "settings": {"begin": "centre"}})
 
 
 def test_auto_is_the_law_of_temperature() -> None:

@@ -45,6 +45,24 @@ def test_the_order_of_the_trials_changes_no_draw():
     assert np.array_equal(first, second)
 
 
+def test_how_near_cells_lie_is_counted_without_their_deviations():
+    """0.366 +- 0.016 over ten trials is the paper's; the second agrees by its own spread alone."""
+    near, wide, far = [0.366, 0.386], [0.31, 0.51], [0.5, 0.52]
+    table = of_trials(near, wide, far)
+    assert [cell.agrees for cell in table.cells] == [True, True, False]
+    assert table.nearness == ((1, 2), pytest.approx((0.01 + 0.044 + 0.144) / 3), 2)
+    assert "1 cells lie within 0.03 of the paper's mean and 2 within 0.05" in table.caution
+    assert "0.066 from it on average; Welch's test finds no difference in 2 at 5 %." in table.caution
+
+
+def test_where_a_cell_has_a_single_trial_nothing_is_said_of_tests():
+    table = of_trials([0.366, 0.386], [0.4])
+    assert table.nearness is not None
+    assert table.nearness.alike is None
+    assert "Welch" not in table.caution
+    assert of_trials().caution == ""
+
+
 def test_a_range_only_where_there_are_trials_to_draw_from():
     assert of_trials([0.36, 0.37]).redrawn() is None
     assert of_trials([0.36, 0.37, 0.38], [0.5]).redrawn() is None

@@ -77,7 +77,7 @@ def command(*arguments: str) -> list[str]:
         ("--seeds 0", "seeds must be how many"),
         ("--seeds 1,x", "seeds must be how many"),
         ("--stream sideways", "stream must be one of permuted, .*:Class, not 'sideways'"),
-        ("--dtype float16", "dtype must be 'float64', 'float32' or 'mixed'"),
+        ("--dtype float16", "dtype must be float64, float32 or mixed"),
         ("--dtype mixed --kernel reference", "dtype mixed needs .* numba on the CPU, not kernel reference"),
         ("--device tpu", "device must be auto, cpu or cuda"),
         ("--kernel magic", "kernel must be auto"),
@@ -215,8 +215,8 @@ def test_run_shows_every_task_after_every_task(here: Path) -> None:
     result = engramma(f"run {TINY} --seeds 2 --method ewc --strengths 1,10 --vertex 5")
     assert result.exit_code == 0, result.output
     for text in (
-        "ewc 1, n = 5",
-        "ewc 10, n = 5",
+        "EWC λ=1, n=5",
+        "EWC λ=10, n=5",
         "2 seeds",
         "task 2",
         "forgetting",
@@ -230,7 +230,7 @@ def test_run_shows_every_task_after_every_task(here: Path) -> None:
     matrices = [
         record.scores["accuracy"] for record in Store(here / "runs") if record.description["strength"] == 1
     ]
-    shown = [float(x) for x in re.findall(r"task 2 +(0\.\d+)±", result.stdout.split("ewc 10")[0])]
+    shown = [float(x) for x in re.findall(r"task 2 +(0\.\d+)±", result.stdout.split("EWC λ=10")[0])]
     assert shown == [pytest.approx(np.mean([m[1, 0] for m in matrices]), abs=5e-4)]
 
 
@@ -251,7 +251,7 @@ def test_a_method_from_the_folder_one_works_in(here: Path) -> None:
     (here / "beside.py").write_text("from engramma.methods import Vanilla\nclass Mine(Vanilla): ...\n")
     result = engramma(f"run {TINY} --method beside:Mine")
     assert result.exit_code == 0, result.output
-    assert "beside:Mine, n = 2" in result.stdout
+    assert "beside:Mine, n=2" in result.stdout
 
 
 def test_every_setting_has_an_option(here: Path) -> None:

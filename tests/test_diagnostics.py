@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from engramma import diagnostics
+from engramma.diagnostics import Basins
 from engramma.interactions import LeakyRectifiedPolynomial, Polynomial
 from engramma.methods import METHODS, Now
 from engramma.network import DenseMemory, Items, Relaxed
@@ -203,7 +204,7 @@ def test_basin_of_a_lone_memory_is_half_the_states():
     """With one memory and n = 2 a probe returns exactly if fewer than half its neurons are turned."""
     network, theta, tasks = hopfield(random_states(1, 41))
     shares = [0.1, 0.3, 0.45, 0.55, 0.7]
-    found = diagnostics.census(network, theta, theta.clone(), tasks, flips=shares, trials=5)[0]
+    found = diagnostics.census(network, theta, theta.clone(), tasks, basins=Basins(shares, trials=5))[0]
     assert found.basin.tolist() == [0.45]
 
 
@@ -223,7 +224,7 @@ def test_half_of_the_probes_are_enough_for_a_basin():
     _, theta, tasks = hopfield(random_states(1, 41))
     network = Fickle(41, 0, Polynomial(2), autoassociative=True)
     for Fickle.loyal, basin in ((1, 0.3), (2, 0.3), (4, 0.0)):  # four of four, two, one
-        found = diagnostics.census(network, theta, theta.clone(), tasks, flips=[0.3, 0.1], trials=4)
+        found = diagnostics.census(network, theta, theta.clone(), tasks, basins=Basins([0.3, 0.1], trials=4))
         assert found[0].basin.tolist() == [basin]
         assert found[0].columns()["basin"] == basin
 
@@ -236,11 +237,12 @@ def test_a_census_has_each_replica_at_its_own_temperature():
     probes, shares = diagnostics.random_probes(network, 20, np.random.default_rng(1)), [0.1, 0.3]
     both = theta.expand(2, -1, -1).contiguous()
     together = diagnostics.census(
-        network.at(betas), both, probes, tasks, flips=shares, rng=np.random.default_rng(2)
+        network.at(betas), both, probes, tasks, basins=Basins(shares, rng=np.random.default_rng(2))
     )
     rng = np.random.default_rng(2)
     for beta, found in zip(betas, together, strict=True):
-        (alone,) = diagnostics.census(network.at(float(beta)), theta, probes, tasks, flips=shares, rng=rng)
+        one = network.at(float(beta))
+        (alone,) = diagnostics.census(one, theta, probes, tasks, basins=Basins(shares, rng=rng))
         for a, b in zip(found, alone, strict=True):
             np.testing.assert_array_equal(a, b)
 
@@ -251,7 +253,8 @@ def test_a_crowded_network_has_smaller_basins():
     for states in (few, many):
         network, theta, tasks = hopfield(states)
         probes = torch.as_tensor(few)[None]
-        found = diagnostics.census(network, theta, probes, tasks, flips=np.linspace(0.05, 0.45, 9), trials=20)
+        asked = Basins(np.linspace(0.05, 0.45, 9).tolist(), trials=20)
+        found = diagnostics.census(network, theta, probes, tasks, basins=asked)
         basins.append(np.nanmax(found[0].basin))
     assert basins[0] > basins[1]
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "api").glob("*.md"))
 MODULES = sorted(m for page in PAGES for m in re.findall(r"^::: (\S+)", page.read_text(), re.MULTILINE))
 WITH_EXAMPLES = tuple(
-    f"models.{name}" for name in ("associative", "classifier", "guard", "hopfield", "layer", "optim")
+    f"models.{name}" for name in ("associative", "classifier", "guard", "hopfield", "layer")
 )
 
 

@@ -11,8 +11,7 @@ from torch.nn.functional import cross_entropy
 from engramma.interactions import LeakyRectifiedPolynomial
 from engramma.kernels import reference
 from engramma.methods import Vanilla
-from engramma.models.layer import DenseMemoryLayer, _scores
-from engramma.models.optim import NormalisedMomentum
+from engramma.models.layer import DenseMemoryLayer, NormalisedMomentum, _scores
 from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser
 from engramma.replicas import Replicas
@@ -59,9 +58,8 @@ def test_second_derivatives_are_refused() -> None:
 
 def test_the_operator_keeps_pytorchs_rules() -> None:
     made = layer()
-    probe = torch.randn(5, 9, dtype=torch.float64, requires_grad=True)
-    beta = torch.ones(1, dtype=torch.float64)
-    torch.library.opcheck(_scores, (probe, made.memories, beta, 3, "leaky", 3.0, 0.01, "auto"))
+    x = torch.randn(5, 6, dtype=torch.float64, requires_grad=True)
+    torch.library.opcheck(_scores, (x, made.memories, "leaky", 3.0, 0.01, "auto"))
 
 
 def test_compiled_equals_eager() -> None:

@@ -87,7 +87,14 @@ def test_the_page_says_what_the_published_records_say() -> None:
     of a run that a study of the paper would run."""
     page = PAGE.read_text("utf-8")
     table = tables.table2(list(Store(RESULTS)))
-    assert table.caption in page  # how many cells agree, and how sure that is
+    assert table.caption in page  # how many cells agree, how sure that is, and how near all lie
+    near, (agree, judged) = table.nearness, table.agreeing
+    assert near is not None
+    head = page.split("\n## ")[0]
+    assert f"**{agree} of the {judged} cells of Table 2 agree with the paper**" in head
+    assert f"{near.within[0]} lie within 0.03 of the paper's mean and {near.within[1]} within 0.05" in head
+    assert f"{near.mean:.3f} from it on average" in head
+    assert f"no difference at 5 % in {near.alike} of the {judged}" in head
     second = printed(table)
     assert len(second) == 13
     assert [row for row in second if row not in page] == []

@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 import torch
 from reported import EVIL, SMALL
+from stand_in import record as made_up
 
 from engramma import streams
 from engramma.experiment import read
 from engramma.runs import study
 from engramma.runs.setup import build
+from engramma.show import tables
+from engramma.show.agreement import RULE
 from engramma.show.answering import answering
 from engramma.show.report import contents, portraits
 from engramma.show.report.write import in_script, report
@@ -59,15 +62,23 @@ def test_a_cell_holds_the_mean_of_its_seeds_and_the_paper(records):
     assert len(table["rows"]) == 13  # all of the paper's, run or not
 
 
-def test_of_several_settings_a_cell_shows_the_best_and_says_how_many(records):
+def test_runs_that_differ_in_more_than_the_seed_have_no_mean_in_common(records):
+    """The best of them would be a mean that was chosen by how it looks."""
     table = contents.content(records, "t", networks=0)["table"]
     row = next(r for r in table["rows"] if r["label"] == "EWC")
     cell = row["cells"][table["vertices"].index(2)]
-    each = {
-        x: np.mean([r.average for r in records if r.description["strength"] == x]) for x in (1.0, 30.0, 1e3)
-    }
-    assert cell["mean"] == pytest.approx(max(each.values()))
-    assert (cell["groups"], cell["trials"]) == (3, 2)
+    assert (cell["mixed"], cell["trials"], cell["agrees"]) == (["strength"], 6, None)
+    assert np.isnan(cell["mean"])
+
+
+def test_the_report_counts_as_the_table_does():
+    there = [made_up(0.366 + x, seed=s) for s, x in enumerate((0.01, 0.0, -0.02))]
+    assert contents.content(there, "t")["table"]["said"].startswith(
+        f"A cell agrees where {RULE}. 1 of 1 cell"
+    )
+    assert tables.table2(there).count in contents.content(there, "t")["table"]["said"]
+    elsewhere = [made_up(0.366, data="digits")]
+    assert contents.content(elsewhere, "t")["table"]["said"] == ""
 
 
 def test_memories_come_first_seed_first_and_within_the_budget(records):

@@ -20,9 +20,9 @@ from scipy import stats
 from stand_in import record
 
 from engramma.paper import numbers as paper
+from engramma.show import labels, tables, typeset
 from engramma.show import select as trials
-from engramma.show import tables, typeset
-from engramma.show.agreement import Cell, LambdaCell
+from engramma.show.agreement import Cell, LambdaCell, student
 
 
 def whole_table(trials_each: int = 3, spread: float = 0.02) -> list:
@@ -46,7 +46,7 @@ def lines(table: tables.Table) -> dict[tuple[str, str], tuple]:
 
 
 def test_paper_has_thirteen_rows_in_its_order_and_all_cells():
-    keys = [row.full_label for row in paper.rows()]
+    keys = [labels.row(*row.key) for row in paper.rows()]
     assert keys == [
         "Vanilla", "Rehearsal 0.05", "Pseudorehearsal 0.05", "GEM 0.05", "A-GEM 0.05", "Rehearsal 0.5",
         "Pseudorehearsal 0.5", "GEM 0.5", "A-GEM 0.5", "L2", "EWC", "MAS", "SI",
@@ -61,7 +61,7 @@ def test_paper_has_thirteen_rows_in_its_order_and_all_cells():
 
 
 def test_paper_numbers_spot_checked_against_the_print():
-    rows = {row.full_label: row for row in paper.rows()}
+    rows = {labels.row(*row.key): row for row in paper.rows()}
     assert paper.printed(rows["Vanilla"], 2) == (0.366, 0.016)
     assert paper.printed(rows["A-GEM 0.05"], 20.0) == (0.736, 0.069)
     assert paper.printed(rows["SI"], 5) == (0.683, 0.020)
@@ -167,6 +167,16 @@ def test_welch_is_scipys(values, sd):
     s1 = float(np.std(values, ddof=1))
     want = stats.ttest_ind_from_stats(np.mean(values), s1, len(values), 0.5, sd, 10, equal_var=False)
     assert cell.welch[0] == pytest.approx(want.statistic, rel=1e-9, abs=1e-12)
+    assert cell.p == pytest.approx(want.pvalue, abs=1e-8, nan_ok=True)
+
+
+@given(st.floats(-1e3, 1e3), st.floats(1, 1e3))
+def test_students_distribution_is_scipys(t, freedom):
+    assert student(t, freedom) == pytest.approx(2 * stats.t.sf(abs(t), freedom), abs=1e-8)
+
+
+def test_a_single_trial_is_not_tested():
+    assert math.isnan(Cell(np.array([0.4]), printed=paper.Printed(0.366, 0.016)).p)
 
 
 def test_agreeing_cells_are_counted():
@@ -225,8 +235,8 @@ def test_least_forgetting_is_best():
 
     runs = [forgets(0.3, method="mas", strength=1.0), forgets(0.1, method="si", strength=1.0)]
     table = tables.scores(runs, measure="forgetting")
-    assert [line.label for line in table.lines if line.cells[0].best] == ["SI 1"]
-    assert lines(table)["", "SI 1"][0].mean == pytest.approx(0.1)
+    assert [line.label for line in table.lines if line.cells[0].best] == ["SI λ=1"]
+    assert lines(table)["", "SI λ=1"][0].mean == pytest.approx(0.1)
 
 
 # Table 1
@@ -418,7 +428,7 @@ def test_the_caption_says_how_sure_its_count_is():
 # Rows by whatever differs
 
 
-def labels(table: tables.Table) -> list[str]:
+def names(table: tables.Table) -> list[str]:
     return [line.label for line in table.lines]
 
 
@@ -427,9 +437,9 @@ def test_rows_are_told_apart_by_whatever_differs_but_the_seed():
         return [record(0.5, seed=seed, vertex=v, **settings) for seed in (0, 1) for v in (2.0, 5.0)]
 
     table = tables.scores([*runs(tasks=10), *runs(tasks=50), *runs(tasks=5)])
-    assert labels(table) == ["Vanilla, tasks 5", "Vanilla, tasks 10", "Vanilla, tasks 50"]
+    assert names(table) == ["Vanilla, tasks 5", "Vanilla, tasks 10", "Vanilla, tasks 50"]
     assert [len(cell.values) for line in table.lines for cell in line.cells] == [2] * 6
-    assert labels(tables.scores(runs(angle=10.0) + runs(angle=30.0))) == [
+    assert names(tables.scores(runs(angle=10.0) + runs(angle=30.0))) == [
         "Vanilla, angle 10",
         "Vanilla, angle 30",
     ]
@@ -437,24 +447,31 @@ def test_rows_are_told_apart_by_whatever_differs_but_the_seed():
     table = tables.scores(
         runs(method="allocation", settings=given) + runs(method="allocation", settings=found)
     )
-    assert labels(table) == ["allocation, boundaries found", "allocation, boundaries given"]
+    assert names(table) == ["allocation, boundaries found", "allocation, boundaries given"]
     several = runs(order=[0, 1], memories=8) + runs(order=None, memories=9)  # a list, and none
-    assert labels(tables.scores(several)) == ["Vanilla, memories 8, order [0, 1]", "Vanilla, memories 9"]
+    assert names(tables.scores(several)) == ["Vanilla, memories 8, order [0, 1]", "Vanilla, memories 9"]
     warm = runs(initial_temperature="auto") + runs(initial_temperature=0.9)  # words and numbers
-    assert labels(tables.scores(warm)) == [
+    assert names(tables.scores(warm)) == [
         "Vanilla, initial_temperature 0.9", "Vanilla, initial_temperature auto"
     ]  # fmt: skip
+
+
+def test_a_lambda_is_told_from_a_share():
+    one = record(0.4, method="ewc", strength=1100.0)
+    two = record(0.4, method="rehearsal", strength=0.5)
+    three = record(0.4, method="mine:Own", strength=3.0)
+    assert names(tables.scores([one, two, three])) == ["EWC λ=1100", "mine:Own 3", "Rehearsal 0.5"]
 
 
 def test_rows_say_nothing_that_does_not_tell_them_apart():
     """Methods differ in their settings, and strengths in rate: the row's name says enough."""
     one = record(0.4, method="rehearsal", strength=0.5, learning_rate=0.1, settings={"sample": 20})
     two = record(0.4, method="rehearsal", strength=0.05, learning_rate=0.2, settings={"sample": 10})
-    assert labels(tables.scores([one, two, record(0.3)])) == ["Rehearsal 0.05", "Rehearsal 0.5", "Vanilla"]
+    assert names(tables.scores([one, two, record(0.3)])) == ["Rehearsal 0.05", "Rehearsal 0.5", "Vanilla"]
 
 
 def test_a_method_s_setting_named_like_an_experiment_s_still_counts():
     one, two = (record(0.4, settings={"order": order}, order=None, seed=k) for k, order in enumerate("ab"))
-    assert labels(tables.scores([one, two])) == ["Vanilla, settings.order a", "Vanilla, settings.order b"]
+    assert names(tables.scores([one, two])) == ["Vanilla, settings.order a", "Vanilla, settings.order b"]
     with pytest.raises(ValueError, match=r"its records differ in settings.order \('a', 'b'\)"):
         trials.check_alike([one, two], "here")

@@ -44,6 +44,8 @@ def explain(error: ValidationError, known: Sequence[str] = ()) -> str:
             lines.append(fault["msg"].removeprefix("Value error, "))
         else:
             allowed = fault["msg"].replace("Input should be", "must be").replace("integer", "whole number")
+            if fault["type"] == "literal_error":  # in the words of whoever makes the class by hand
+                allowed = allowed.replace("'", "")
             lines.append(f"{place} {allowed}, not {shown(fault['input'])}")
     return "; ".join(lines).replace("\n", " ")
 

@@ -127,6 +127,15 @@ class Census(NamedTuple):
         return {**shares, "unsettled": 1 - self.converged / self.probes, **found, "basin": basin}
 
 
+class Basins(NamedTuple):
+    """How basins are measured: by probes with shares of the neurons turned over."""
+
+    flips: Sequence[float]  # the shares
+    largest: int = 8  # of so many attractors, the most often reached
+    trials: int = 8  # probes a share
+    rng: np.random.Generator | None = None  # which neurons
+
+
 def census(
     network: DenseMemory,
     theta: Tensor,
@@ -134,22 +143,18 @@ def census(
     tasks: Sequence[Items],
     near: float = 0.1,
     steps: int = 50,
-    order: str = "synchronous",
-    flips: Sequence[float] = (),
-    largest: int = 8,
-    trials: int = 8,
-    rng: np.random.Generator | None = None,
+    basins: Basins | None = None,
 ) -> list[Census]:
     """Where `probes` (S,B,N) come to rest, one census a replica.
 
     An attractor is *true* if it differs from some item of the `tasks` (its class neurons set) in at
     most `near` of the neurons; *mixed* if it does so from the majority of its 3 or 5 nearest items;
     else *spurious*. Probes still moving after `steps` updates are unsettled and no attractor.
-    `flips`: shares of neurons to turn over, to measure the basins of the `largest` attractors by
-    `trials` probes each.
+    Basins are measured where `basins` says how.
     """
-    rest = network.relax(theta, probes, steps, order=order)
-    rng = rng or np.random.default_rng(0)
+    rest = network.relax(theta, probes, steps)
+    if basins is not None and basins.rng is None:
+        basins = basins._replace(rng=np.random.default_rng(0))
     found = []
     for r in range(len(theta)):
         end = rest.state[r][rest.converged[r]].sign().to(torch.int8).cpu().numpy()
@@ -161,10 +166,9 @@ def census(
         kind, task, distance = _judge(states, np.concatenate(known), owner, near)
         basin = np.full(len(states), np.nan)
         net = network if isinstance(network.beta, float | int) else network.at(network.beta.reshape(-1)[r])
-        if len(flips) and len(states):
-            basin[:largest] = _basins(
-                net, theta[r : r + 1], states[:largest], flips, trials, steps, order, rng
-            )
+        if basins is not None and len(states):
+            most = slice(basins.largest)
+            basin[most] = _basins(net, theta[r : r + 1], states[most], basins, steps)
         found.append(
             Census(states, count, kind, task, distance, basin, rest.state.shape[1], int(count.sum()))
         )
@@ -198,24 +202,16 @@ def _judge(
     return kind, task[best[:, 0]], distance
 
 
-def _basins(
-    network: DenseMemory,
-    theta: Tensor,
-    states: np.ndarray,
-    flips: Sequence[float],
-    trials: int,
-    steps: int,
-    order: str,
-    rng: np.random.Generator,
-) -> np.ndarray:
+def _basins(network: DenseMemory, theta: Tensor, states: np.ndarray, asked: Basins, steps: int) -> np.ndarray:
     """(A,): the largest share at which, as at each smaller one, at least half of the probes return."""
-    shares, size = np.sort(np.asarray(flips)), states.shape[1]
-    begin = np.tile(states[:, None, None], (1, len(shares), trials, 1))
+    assert asked.rng is not None
+    shares, size = np.sort(np.asarray(asked.flips)), states.shape[1]
+    begin = np.tile(states[:, None, None], (1, len(shares), asked.trials, 1))
     for attractor, share, trial in np.ndindex(begin.shape[:3]):
-        turned = rng.permutation(size)[: round(shares[share] * size)]
+        turned = asked.rng.permutation(size)[: round(shares[share] * size)]
         begin[attractor, share, trial, turned] *= -1
     probes = torch.as_tensor(begin.reshape(1, -1, size)).to(theta)
-    end = network.relax(theta, probes, steps, order=order).state[0].cpu().numpy().reshape(begin.shape)
+    end = network.relax(theta, probes, steps).state[0].cpu().numpy().reshape(begin.shape)
     back = (end == states[:, None, None]).all(-1).mean(-1) >= 0.5
     return np.concatenate([[0.0], shares])[np.cumprod(back, 1).sum(1)]
 

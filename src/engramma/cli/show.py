@@ -94,18 +94,22 @@ def progress(label: str = "") -> Iterator[Work]:
 
 def spread(values: Sequence[float] | np.ndarray, digits: int = 3) -> str:
     """mean+-sd of trials; diverged ones are left out and counted."""
+    from engramma.show import labels
+    from engramma.show.agreement import Cell
+
     sound = [v for v in values if not np.isnan(v)]
     lost = f" ({len(values) - len(sound)} diverged)" if len(sound) < len(values) else ""
     if not sound:
         return "diverged"
-    sd = f"±{np.std(sound, ddof=1):.{digits}f}" if len(sound) > 1 else ""
-    return f"{np.mean(sound):.{digits}f}{sd}{lost}"
+    cell = Cell(np.array(sound))
+    return f"{labels.spread(cell.mean, cell.sd, digits)}{lost}"
 
 
 def label(record: Record) -> str:
+    from engramma.show import labels
+
     told = record.description
-    strength = "" if told["strength"] is None else f" {told['strength']:g}"
-    return f"{visible(told['method'])}{strength}, n = {told['vertex']:g}"
+    return f"{visible(labels.run(told['method'], told['strength']))}, {labels.vertex(told['vertex'])}"
 
 
 def results(records: Sequence[Record]) -> None:
@@ -177,6 +181,8 @@ def measures(records: Sequence[Record]) -> None:
 
 def overview(title: str, runs: Sequence[Run], records: Sequence[Record]) -> None:
     """Rows by vertices: mean and sd of the final average; of several strengths the best, which is named."""
+    from engramma.show import labels
+
     cells: dict[tuple[str, float], dict[Any, list[float]]] = {}
     for run, record in zip(runs, records, strict=True):
         e = run.experiment
@@ -187,7 +193,7 @@ def overview(title: str, runs: Sequence[Run], records: Sequence[Record]) -> None
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), title=title, title_justify="left", title_style="bold")
     table.add_column("" if not several else "best of")
     for vertex in vertices:
-        table.add_column(f"n = {vertex:g}", justify="right", no_wrap=True)
+        table.add_column(labels.vertex(vertex), justify="right", no_wrap=True)
     for row in dict.fromkeys(row for row, _ in cells):
         texts = []
         for vertex in vertices:

@@ -194,14 +194,13 @@ class Allocation(Method):
     }
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.groups is not None and self.groups < 1:
             raise ValueError(f"groups must be at least 1, not {self.groups}")
         if not 0 < self.alarm < float("inf"):
             raise ValueError(f"alarm must be above 0, not {self.alarm}")
-        for name, allowed in (("wake", ("energy", "id")), ("begin", ("centres", "noise", "nearest")),
-                              ("boundaries", ("given", "found")), ("beside", tuple(BESIDE))):  # fmt: skip
-            if (value := getattr(self, name)) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+        if self.beside not in BESIDE:
+            raise ValueError(f"beside must be one of {', '.join(BESIDE)}, not {self.beside!r}")
         kind = BESIDE[self.beside]
         if (kind.strength_name is None) != (self.beside_strength is None):
             has = "must be given" if self.beside_strength is None else "must be left out"

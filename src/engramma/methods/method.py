@@ -7,8 +7,9 @@ state has after a task hangs on the tasks alone, not on what was learned: by the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+import functools
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, NamedTuple, get_args, get_type_hints
 
 from torch import Tensor
 
@@ -41,6 +42,12 @@ class Method:
 
     strength_name: ClassVar[str | None] = None  # the setting that is searched over, one value a replica
     suits: ClassVar[dict[str, Any]] = {}  # settings of a run that suit it, where the run says nothing else
+
+    def __post_init__(self) -> None:
+        """A setting that is one of a few words has the type `Literal`: by hand, too, it takes no other."""
+        for name, words in _words(type(self)).items():
+            if (given := getattr(self, name)) not in words:
+                raise ValueError(f"{name} must be {', '.join(words[:-1])} or {words[-1]}, not {given!r}")
 
     @property
     def watches(self) -> str | None:
@@ -112,6 +119,13 @@ class Method:
         """What the user may want to know of the state: plain numbers, and lists with one entry a replica."""
         del state
         return {}
+
+
+@functools.cache
+def _words(cls: type[Method]) -> dict[str, tuple[str, ...]]:
+    """{setting: its words}. Other types are not looked at: they may name what type checkers alone import."""
+    names = [f.name for f in fields(cls) if str(f.type).removeprefix("typing.").startswith("Literal[")]
+    return {name: get_args(get_type_hints(cls)[name]) for name in names}
 
 
 def _same(cls: type, hook: str) -> bool:

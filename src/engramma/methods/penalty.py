@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,17 +37,16 @@ class Penalty(Method):
     half: ClassVar[float] = 1.0  # EWC writes lambda / 2
 
     strength: float | tuple[float, ...] = 1.0
-    merge: str = "separate"
+    merge: Literal["separate", "online"] = "separate"
     decay: float = 1.0
     unit: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         values = (self.strength,) if isinstance(self.strength, int | float) else self.strength
         for value in values:
             if not 0 <= value < float("inf"):
                 raise ValueError(f"strength must be 0 or more, not {value}")
-        if self.merge not in ("separate", "online"):
-            raise ValueError(f"merge must be separate or online, not {self.merge!r}")
         if not 0 <= self.decay <= 1:
             raise ValueError(f"decay must be between 0 and 1, not {self.decay}")
 
@@ -113,16 +112,12 @@ class EWC(Penalty):
 
     half: ClassVar[float] = 0.5
 
-    fisher: str = "item"
-    labels: str = "true"
+    fisher: Literal["item", "batch"] = "item"
+    labels: Literal["true", "predicted"] = "true"
     batch: int = 100
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.fisher not in ("item", "batch"):
-            raise ValueError(f"fisher must be item or batch, not {self.fisher!r}")
-        if self.labels not in ("true", "predicted"):
-            raise ValueError(f"labels must be true or predicted, not {self.labels!r}")
         if self.batch < 1:
             raise ValueError(f"batch must be at least 1, not {self.batch}")
 
@@ -147,16 +142,14 @@ class MAS(Penalty):
     norm of the outputs; "norm": of the norm.
     """
 
-    merge: str = "online"
+    merge: Literal["separate", "online"] = "online"
     power: int = 2
-    output: str = "squared"
+    output: Literal["squared", "norm"] = "squared"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.power not in (1, 2):
             raise ValueError(f"power must be 1 or 2, not {self.power}")
-        if self.output not in ("squared", "norm"):
-            raise ValueError(f"output must be squared or norm, not {self.output!r}")
 
     def importance(self, state: Anchored, now: Now, theta: Tensor) -> Tensor:
         pull = "output" if self.output == "squared" else "norm"
@@ -172,19 +165,15 @@ class SI(Penalty):
     which is nothing. Negative importances of a task are set to 0.
     """
 
-    merge: str = "online"
-    path: str = "sum"
+    merge: Literal["separate", "online"] = "online"
+    path: Literal["sum", "mean"] = "sum"
     damping: float = 1.0
-    moves: str = "taken"
+    moves: Literal["taken", "meant"] = "taken"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.path not in ("sum", "mean"):
-            raise ValueError(f"path must be sum or mean, not {self.path!r}")
         if not 0 < self.damping < float("inf"):
             raise ValueError(f"damping must be above 0, not {self.damping}")
-        if self.moves not in ("taken", "meant"):
-            raise ValueError(f"moves must be taken or meant, not {self.moves!r}")
         if self.merge != "online":
             raise ValueError(
                 f"merge must be online for si, whose importances are one term, not {self.merge!r}"

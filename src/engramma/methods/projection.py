@@ -43,6 +43,7 @@ class Projection(Method):
     margin: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 <= self.margin < float("inf"):
             raise ValueError(f"margin must be 0 or more, not {self.margin}")
         check_proportion(self.proportion, most=1)

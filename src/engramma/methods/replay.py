@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ class Replay(Method):
     sweep: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_proportion(self.proportion)
         for name in ("capacity", "sweep"):
             value = getattr(self, name)
@@ -108,17 +109,13 @@ class Pseudorehearsal(Replay):
     that of training.
     """
 
-    pairs: str = "homogeneous"
-    label: str = "strongest"
+    pairs: Literal["homogeneous", "heterogeneous"] = "homogeneous"
+    label: Literal["strongest", "relaxed"] = "strongest"
     steps: int = 100
     temperature: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.pairs not in ("homogeneous", "heterogeneous"):
-            raise ValueError(f"pairs must be homogeneous or heterogeneous, not {self.pairs!r}")
-        if self.label not in ("strongest", "relaxed"):
-            raise ValueError(f"label must be strongest or relaxed, not {self.label!r}")
         if self.temperature is not None and not 0 < self.temperature < float("inf"):
             raise ValueError(f"temperature must be above 0, not {self.temperature}")
 

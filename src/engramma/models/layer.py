@@ -1,12 +1,16 @@
-"""The Dense Associative Memory as a PyTorch layer.
+"""The Dense Associative Memory as a PyTorch layer, and the paper's gradient descent as a PyTorch optimiser.
 
 Forward and backward are the kernels' own (`scores`, `slopes`), registered as operators, so that
-autograd differentiates them and torch.compile takes them as they are. With h = (beta/N) probe . memory:
+autograd differentiates them and torch.compile takes them as they are. An operator takes tensors, numbers and
+words and no network; it is given the memories over temperature, z. With h = (1/N) probe . z:
 
-    o_k = sum over memories of f(h + 2 a_k) - f(h),   a_k = (beta/N) the memory's weight of class neuron k
+    o_k = sum over memories of f(h + 2 a_k) - f(h),   a_k = 1/N of z's weight of class neuron k
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +19,7 @@ from engramma.checks import interaction_class
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial
 from engramma.kernels import kernel_for
 from engramma.network import DenseMemory
+from engramma.optimiser import as_sum, check_order
 
 
 class DenseMemoryLayer(nn.Module):
@@ -39,6 +44,7 @@ class DenseMemoryLayer(nn.Module):
         visible: int,
         classes: int,
         memories: int = 512,
+        *,
         vertex: float = 5,
         interaction: str = "leaky",
         leak: float = 0.01,
@@ -64,18 +70,9 @@ class DenseMemoryLayer(nn.Module):
         if x.shape[-1] != self.visible:
             raise ValueError(f"the last axis of the input must be {self.visible}, not {x.shape[-1]}")
         _precise(self.memories.dtype)
-        hidden = x.new_full((*x.shape[:-1], self.classes), -1.0)
-        probe = torch.cat([x, hidden], -1).reshape(-1, self.visible + self.classes)
-        o = _scores(
-            probe.to(self.memories.dtype),
-            self.memories,
-            1 / self.temperature,
-            self.classes,
-            self.interaction,
-            self.vertex,
-            self.leak,
-            self.kernel,
-        )
+        flat = x.reshape(-1, self.visible).to(self.memories.dtype)
+        z = self.memories / self.temperature
+        o = _scores(flat, z, self.interaction, self.vertex, self.leak, self.kernel)
         return o.reshape(*x.shape[:-1], self.classes)
 
     def extra_repr(self) -> str:
@@ -97,70 +94,55 @@ def _interaction(name: str, n: float, leak: float) -> Interaction:
 
 
 def _network(
-    theta: Tensor, beta: Tensor, classes: int, interaction: str, n: float, leak: float, kernel: str
-) -> DenseMemory:
-    f = _interaction(interaction, n, leak)
-    return DenseMemory(theta.shape[1], classes, f, beta=beta, kernel=kernel_for(theta.device, kernel))
+    x: Tensor, z: Tensor, interaction: str, n: float, leak: float, kernel: str
+) -> tuple[DenseMemory, Tensor]:
+    """The network of memories z (M,N) over temperature, and inputs x (B,visible) as its probe (1,B,N)."""
+    (items, visible), neurons = x.shape, z.shape[1]
+    f, kind = _interaction(interaction, n, leak), kernel_for(z.device, kernel)
+    network = DenseMemory(neurons, neurons - visible, f, beta=1.0, kernel=kind)
+    probe = torch.cat([x, x.new_full((items, neurons - visible), -1.0)], 1)
+    return network, kind.prepare(probe[None], z.dtype)
 
 
 @torch.library.custom_op("engramma::scores", mutates_args=())
-def _scores(
-    probe: Tensor,
-    theta: Tensor,
-    beta: Tensor,
-    classes: int,
-    interaction: str,
-    n: float,
-    leak: float,
-    kernel: str,
-) -> Tensor:
-    """(B,K) from probe (B,N), theta (M,N) and beta (1,)."""
-    network = _network(theta, beta, classes, interaction, n, leak, kernel)
-    return network.scores(theta[None], network.kernel.prepare(probe[None], theta.dtype))[0].clone()
+def _scores(x: Tensor, z: Tensor, interaction: str, n: float, leak: float, kernel: str) -> Tensor:
+    """(B,K) of inputs (B,visible) and z (M,N)."""
+    network, probe = _network(x, z, interaction, n, leak, kernel)
+    return network.scores(z[None], probe)[0].clone()
 
 
 @_scores.register_fake
-def _(probe, theta, beta, classes, interaction, n, leak, kernel):
-    return theta.new_empty(probe.shape[0], classes)
+def _(x, z, interaction, n, leak, kernel):
+    return z.new_empty(x.shape[0], z.shape[1] - x.shape[1])
 
 
 @torch.library.custom_op("engramma::slopes", mutates_args=())
 def _slopes(
-    pull: Tensor,
-    probe: Tensor,
-    theta: Tensor,
-    beta: Tensor,
-    classes: int,
-    interaction: str,
-    n: float,
-    leak: float,
-    kernel: str,
+    pull: Tensor, x: Tensor, z: Tensor, interaction: str, n: float, leak: float, kernel: str
 ) -> tuple[Tensor, Tensor]:
-    """`pull` (B,K) = dL/do taken back to the probe (B,N) and to theta (M,N)."""
-    network = _network(theta, beta, classes, interaction, n, leak, kernel)
-    k, first = network.arithmetic, network.visible
-    x = network.kernel.prepare(probe[None], theta.dtype)
-    h = network.similarity(theta[None], x)
-    a = (network.scale * theta[None, :, first:]).contiguous()
+    """`pull` (B,K) = dL/do taken back to the inputs (B,visible) and to z (M,N)."""
+    network, probe = _network(x, z, interaction, n, leak, kernel)
+    k, visible = network.arithmetic, network.visible
+    h = network.similarity(z[None], probe)
+    a = (network.scale * z[None, :, visible:]).contiguous()
     dh, da = k.slopes(h, a, pull[None].contiguous(), network.interaction, None)
-    back = k.product_back(dh, x, network.neurons)
-    back[..., first:] += da
-    return (network.scale * (dh @ theta))[0], (network.scale * back)[0]
+    back = k.product_back(dh, probe, network.neurons)
+    back[..., visible:] += da
+    return (network.scale * (dh @ z[:, :visible]))[0], (network.scale * back)[0]
 
 
 @_slopes.register_fake
-def _(pull, probe, theta, beta, classes, interaction, n, leak, kernel):
-    return torch.empty_like(probe), torch.empty_like(theta)
+def _(pull, x, z, interaction, n, leak, kernel):
+    return torch.empty_like(x), torch.empty_like(z)
 
 
 def _setup(ctx, inputs, output):
-    probe, theta, beta, *ctx.settings = inputs
-    ctx.save_for_backward(probe, theta, beta)
+    x, z, *ctx.settings = inputs
+    ctx.save_for_backward(x, z)
 
 
 def _backward(ctx, pull):
-    dprobe, dtheta = _slopes(pull, *ctx.saved_tensors, *ctx.settings)
-    return dprobe, dtheta, None, None, None, None, None, None
+    return *_slopes(pull, *ctx.saved_tensors, *ctx.settings), None, None, None, None
 
 
 def _refuse(ctx, *pulls):
@@ -171,3 +153,79 @@ def _refuse(ctx, *pulls):
 
 _scores.register_autograd(_backward, setup_context=_setup)
 _slopes.register_autograd(_refuse)
+
+
+class NormalisedMomentum(torch.optim.Optimizer):
+    """The paper's gradient descent, row by row; every row moves by lr m, with
+
+        m = momentum m + (1 - momentum) grad / (largest entry of grad)
+
+    A row is a memory, or whatever else the first axis of a parameter counts; a vector is one row.
+    `normalise`: "mean" is that; with "velocity" it is v = momentum v + grad that is divided so, a step at a
+    time, as in the authors' public package ("gradient": `engramma.optimiser`).
+    `visible`: the first so many columns are divided by their own largest entry, apart from the rest,
+    and kept within [-clamp, clamp]; None (or more than there are): all of them. `clamp` None keeps
+    none. For `DenseMemoryLayer`, `visible=layer.visible` is what the paper does; the rate falls by
+    0.999 an epoch with `torch.optim.lr_scheduler.ExponentialLR(optimiser, 0.999)`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from engramma.models.layer import DenseMemoryLayer, NormalisedMomentum
+    >>> layer = DenseMemoryLayer(visible=8, classes=2, memories=4)
+    >>> optimiser = NormalisedMomentum(layer.parameters(), lr=0.1, visible=layer.visible)
+    >>> before = layer.memories.detach().clone()
+    >>> layer(torch.ones(3, 8)).sum().backward()
+    >>> optimiser.step()
+    >>> (before - layer.memories.detach()).abs().max() <= 0.101
+    tensor(True)
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 0.1,
+        momentum: float = 0.6,
+        visible: int | None = None,
+        clamp: float | None = 1.0,
+        normalise: str = "mean",
+    ) -> None:
+        check_order(normalise)
+        if not lr >= 0:
+            raise ValueError(f"lr must be 0 or more, not {lr}")
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum must be at least 0 and below 1, not {momentum}")
+        if clamp is not None and not clamp > 0:
+            raise ValueError(f"clamp must be above 0 or None, not {clamp}")
+        rule = {"lr": lr, "momentum": momentum, "visible": visible, "clamp": clamp, "normalise": normalise}
+        super().__init__(params, rule)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """One step of every parameter that has a gradient."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._step(p, group)
+        return loss
+
+    def _step(self, p: Tensor, group: dict[str, Any]) -> None:
+        if p.grad is None or p.grad.is_sparse:
+            raise RuntimeError("NormalisedMomentum does not take sparse gradients")
+        rows = (1, 1, -1) if p.dim() < 2 else (1, len(p), -1)
+        theta, grad = p.reshape(rows), p.grad.reshape(rows)
+        if "velocity" not in self.state[p]:
+            self.state[p]["velocity"] = torch.zeros_like(p)
+        velocity = self.state[p]["velocity"].reshape(rows)
+        columns = theta.shape[-1]
+        visible = columns if group["visible"] is None else min(group["visible"], columns)
+        rate, order = as_sum(group["lr"], group["normalise"], group["momentum"])
+        moved, velocity = kernel_for(p.device).step(
+            theta, grad, velocity, rate, group["momentum"], visible, group["clamp"], order
+        )
+        p.copy_(moved.reshape(p.shape))
+        self.state[p]["velocity"] = velocity.reshape(p.shape)

@@ -27,10 +27,6 @@ class Row(NamedTuple):
     def key(self) -> tuple[str, float | None]:
         return self.method, self.proportion
 
-    @property
-    def full_label(self) -> str:
-        return self.label if self.proportion is None else f"{self.label} {self.proportion:g}"
-
 
 @cache
 def reference() -> dict[str, Any]:

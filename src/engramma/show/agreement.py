@@ -1,20 +1,27 @@
 """What a table is: lines of cells, each with its trials and what the paper printed there.
 
 A cell of Table 2 agrees with the paper when |difference| <= max(0.03, 2 pooled sd),
-pooled sd = sqrt((s1^2 + s2^2) / 2), with s1 our sample standard deviation and s2 the paper's.
+pooled sd = sqrt((s1^2 + s2^2) / 2), with s1 our sample standard deviation and s2 the paper's. That allows the
+more, the more our own trials differ; so a table also says how near it lies by other measures (`Nearness`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from engramma.paper import numbers as paper
+from engramma.show import select as trials
+from engramma.store.scores import Recorded, diverged, values
 
 FLOOR = 0.03  # a difference this small is never held against a cell
+RULE = f"|difference| ≤ max({FLOOR:g}, 2 · pooled sd), with pooled sd = √((s₁² + s₂²)/2)"
+WITHIN = (0.03, 0.05)  # how far from the paper cells are counted, their deviations left aside
+SIGNIFICANT = 0.05  # Welch's test tells two means apart where its p is lower
 DRAWS = 2000  # by which the sureness of a count is judged
 
 
@@ -27,9 +34,14 @@ def _inside(difference: Any, pooled: Any) -> Any:
     return np.abs(difference) <= np.maximum(FLOOR, 2 * pooled) + 1e-12
 
 
-def agreement(difference: float, own: float, printed: float) -> bool:
-    """The rule of Table 2, of a difference and the two standard deviations."""
-    return bool(_inside(difference, _pooled(own, printed)))
+def student(t: float, freedom: float) -> float:
+    """The probability of a |t| at least as large under Student's distribution. With t = sqrt(freedom) tan(x)
+    its density is cos(x)^(freedom - 1) but for a factor; Gauss and Legendre's rule integrates it up to t."""
+    node, weight = np.polynomial.legendre.leggauss(100)
+    half = math.atan(abs(t) / math.sqrt(freedom)) / 2
+    inside = half * float(weight @ np.cos(half * (node + 1)) ** (freedom - 1))
+    whole = math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2)) * math.sqrt(math.pi) / 2
+    return max(1 - inside / whole, 0.0)
 
 
 @dataclass(frozen=True)
@@ -42,6 +54,19 @@ class Cell:
     facts: dict[str, Any] = field(default_factory=dict)  # further columns of the CSV
     best: bool = False
     alike: bool = True  # the runs had the paper's settings: else its number is shown, and nothing is judged
+
+    @classmethod
+    def of(
+        cls,
+        records: Sequence[Recorded],
+        where: str,
+        measure: str = "average",
+        score: str | None = None,
+        **known: Any,
+    ) -> Cell:
+        """What runs scored that differ in nothing but their seed; others are refused."""
+        trials.check_alike(records, where)
+        return cls(values(records, measure, score), diverged(records), **known)
 
     @property
     def missing(self) -> bool:
@@ -95,6 +120,11 @@ class Cell:
         freedom = (own + theirs) ** 2 / (own**2 / (n - 1) + theirs**2 / (m - 1))
         return self.difference / math.sqrt(own + theirs), freedom
 
+    @property
+    def p(self) -> float:
+        """Of Welch's test; NaN where there is none."""
+        return student(*self.welch)
+
 
 @dataclass(frozen=True)
 class LambdaCell:
@@ -132,6 +162,14 @@ class Line:
     category: str = ""
 
 
+class Nearness(NamedTuple):
+    """How near the cells that can be compared lie to the paper's, whatever the rule says of them."""
+
+    within: tuple[int, int]  # how many lie within each of `WITHIN`
+    mean: float  # |difference|
+    alike: int | None  # how many Welch's test does not tell from the paper's; None: some cannot be tested
+
+
 @dataclass(frozen=True)
 class Table:
     name: str
@@ -150,13 +188,55 @@ class Table:
         judged = [cell.agrees for cell in self.cells if cell.agrees is not None]
         return sum(judged), len(judged)
 
+    @property
+    def nearness(self) -> Nearness | None:
+        judged = self._judged
+        if not judged:
+            return None
+        apart = np.abs([cell.difference for cell in judged])
+        p = np.array([cell.p for cell in judged])
+        close, fair = (int((apart <= limit + 1e-12).sum()) for limit in WITHIN)
+        alike = None if np.isnan(p).any() else int((p >= SIGNIFICANT).sum())
+        return Nearness((close, fair), float(apart.mean()), alike)
+
     def redrawn(self, draws: int = DRAWS) -> tuple[int, int] | None:
         """How many cells agree where the trials of each are drawn again, with replacement: from the lowest
         to the highest number that 95 % of the draws give. None where cells have fewer than three trials."""
-        judged = [c for c in self.cells if isinstance(c, Cell) and c.agrees is not None]
+        judged = self._judged
         if not judged or min(len(cell.values) for cell in judged) < 3:
             return None
         rng = np.random.default_rng(0)
         counts = np.sum([cell.redrawn(draws, rng) for cell in judged], 0)
         low, high = np.percentile(counts, (2.5, 97.5), method="inverted_cdf")  # counts, none between two
         return int(low), int(high)
+
+    @property
+    def _judged(self) -> list[Cell]:
+        return [cell for cell in self.cells if isinstance(cell, Cell) and cell.agrees is not None]
+
+    @property
+    def count(self) -> str:
+        """How many cells agree, and how sure that is."""
+        agree, judged = self.agreeing
+        said = f"{agree} of {judged} cells agree"
+        if spread := self.redrawn():
+            said += (
+                f" ({spread[0]} to {spread[1]} where the trials of each are drawn again, in 95 % of "
+                f"{DRAWS:,} draws)"
+            )
+        return said
+
+    @property
+    def caution(self) -> str:
+        """What else must be known of that count: sentences, or nothing where nothing is compared."""
+        if (near := self.nearness) is None:
+            return ""
+        (close, fair), (here, there) = near.within, WITHIN
+        said = (
+            "The rule allows more where our own trials differ more. Whatever they do, "
+            f"{close} cells lie within {here:g} of the paper's mean and {fair} within {there:g}, and all lie "
+            f"{near.mean:.3f} from it on average"
+        )
+        if near.alike is not None:
+            said += f"; Welch's test finds no difference in {near.alike} at {100 * SIGNIFICANT:g} %"
+        return f"{said}."

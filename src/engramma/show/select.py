@@ -1,6 +1,7 @@
-"""Records read as trials: which belong together, what each scored, which diverged.
+"""Records read as trials: which make up a cell, which a row, and what each scored.
 
-Tables and figures take plain lists of records and see them through these few functions.
+Tables, figures and the report take plain lists of records and see them through these few functions. The
+trials of a cell are runs that differ in nothing but their seed: of others there is no mean.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 
 from engramma.methods import METHODS
 from engramma.paper import numbers as paper
+from engramma.show import labels
 from engramma.store.scores import Recorded, value
 
 
@@ -74,16 +76,48 @@ def strength(record: Recorded) -> float | None:
     return None if given is None else float(given)
 
 
-def table_key(record: Recorded) -> tuple[str, float | None]:
-    """The row of Table 2 a record belongs to: (method, proportion or None)."""
+def in_paper(method: str) -> int:
+    """The place of a method in the paper's tables; others come after its own."""
+    order = list(paper.labels())
+    return order.index(method) if method in order else len(order)
+
+
+Row = tuple[str, float | None]  # (method, proportion or None): a row of Table 2, its own or one more
+
+
+def row_of(record: Recorded) -> Row:
     method = setting(record, "method")
     return method, (strength(record) if is_proportion(method) else None)
 
 
+def by_row(records: Iterable[Recorded]) -> dict[Row, list[Recorded]]:
+    """Records by row: the paper's in its order, then any other."""
+    found: dict[Row, list[Recorded]] = {}
+    for record in records:
+        found.setdefault(row_of(record), []).append(record)
+    order = [row.key for row in paper.rows()]
+    first = [key for key in order if key in found]
+    return {key: found[key] for key in dict.fromkeys([*first, *found])}
+
+
 def row_labels(records: Iterable[Recorded]) -> list[str]:
-    """The rows of Table 2 that records belong to, as they are written: "GEM 0.5"."""
-    keys = dict.fromkeys(table_key(record) for record in records)
-    return [paper.labels().get(m, m) + ("" if p is None else f" {p:g}") for m, p in keys]
+    """The rows that records belong to, as they are written: "GEM 0.5"."""
+    return [labels.row(*key) for key in dict.fromkeys(map(row_of, records))]
+
+
+def unlike_paper(records: Sequence[Recorded], names: Sequence[str] | None = None) -> list[str]:
+    """Settings in which runs are not the paper's: then the comparison is of shape, not of numbers."""
+    theirs = paper.setting()
+    return [
+        f"{name} {theirs[name]}"
+        for name in names or theirs
+        if {setting(record, name) for record in records} - {theirs[name]}
+    ]
+
+
+def deviation(trials: np.ndarray, axis: int = 0) -> np.ndarray:
+    """Sample standard deviation; 0 of a single trial, for bands and whiskers."""
+    return trials.std(axis, ddof=1) if trials.shape[axis] > 1 else np.zeros_like(trials.mean(axis))
 
 
 class Curve(NamedTuple):
@@ -100,16 +134,15 @@ def moving_window(x: np.ndarray, y: np.ndarray, width: int) -> Curve:
     order = np.argsort(x, kind="stable")
     near = np.lib.stride_tricks.sliding_window_view
     xs, ys = near(np.log(x[order]), width), near(y[order], width)
-    sd = ys.std(-1, ddof=1) if width > 1 else np.zeros(len(ys))
-    return Curve(np.exp(xs.mean(-1)), ys.mean(-1), sd, width)
+    return Curve(np.exp(xs.mean(-1)), ys.mean(-1), deviation(ys, -1), width)
 
 
 def at_each(x: np.ndarray, y: np.ndarray) -> Curve:
     """Trials that share an x together."""
     places = np.unique(x)
     each = [y[x == place] for place in places]
-    sd = [part.std(ddof=1) if len(part) > 1 else 0.0 for part in each]
-    return Curve(places, np.array([part.mean() for part in each]), np.array(sd), None)
+    sd = np.array([deviation(part) for part in each])
+    return Curve(places, np.array([part.mean() for part in each]), sd, None)
 
 
 def response(

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engramma.paper import numbers as paper
+from engramma.show import labels
 from engramma.show import select as trials
-from engramma.show.agreement import DRAWS, FLOOR, Cell, LambdaCell, Line, Table
-from engramma.store.scores import Recorded, diverged, scored, values
+from engramma.show.agreement import FLOOR, RULE, Cell, LambdaCell, Line, Table
+from engramma.store.scores import Recorded, diverged, scored
 
 if TYPE_CHECKING:
     from engramma.search.choice import Choice
@@ -23,50 +24,45 @@ if TYPE_CHECKING:
 
 def table2(records: Sequence[Recorded], score: str | None = None) -> Table:
     """Average accuracy, or another score, of the 13 rows at the paper's four vertices, beside the paper's."""
-    places: dict[Any, list[Recorded]] = {}
-    for record in records:
-        place = (*trials.table_key(record), float(trials.setting(record, "vertex")))
-        places.setdefault(place, []).append(record)
-    lines, alike = [], not _differing(records)
-    tried = {row.category for row in paper.rows() for v in paper.vertices() if (*row.key, float(v)) in places}
+    rows, alike = trials.by_row(records), not trials.unlike_paper(records)
+    places = {key: trials.group(some, "vertex") for key, some in rows.items()}
+    tried = {row.category for row in paper.rows() if places.get(row.key, {}).keys() & {*paper.vertices()}}
+    lines = []
     for row in paper.rows():
         if tried and row.category not in tried:
             continue  # a category that was not asked for; a row missing from one that was is shown as missing
         cells = []
         for vertex in paper.vertices():
-            found = places.get((*row.key, float(vertex)), [])
-            trials.check_alike(found, f"{row.full_label}, n={vertex}")
-            facts = {"method": row.method, "vertex": vertex}
-            facts["strength"] = trials.strength(found[0]) if found else None
-            cell = _cell(found, "average", score, paper.printed(row, vertex), facts)
-            cells.append(replace(cell, alike=alike))
+            found = places.get(row.key, {}).get(vertex, [])
+            strength = trials.strength(found[0]) if found else None
+            cell = Cell.of(
+                found,
+                f"{labels.row(*row.key)}, {labels.vertex(vertex)}",
+                score=score,
+                printed=paper.printed(row, vertex),
+                facts={"method": row.method, "vertex": vertex, "strength": strength},
+                alike=alike,
+            )
+            cells.append(cell)
         lines.append(Line(row.label, tuple(cells), row.category))
     lines = _mark_best(lines)
-    made = Table("table2", "", tuple(f"n={v}" for v in paper.vertices()), lines, paper.categories())
-    agree, judged = made.agreeing
+    made = Table("table2", "", tuple(map(labels.vertex, paper.vertices())), lines, paper.categories())
     caption = (
         f"Average {_written(score or 'accuracy')} after the last task, {_scale(records)}: mean ± sample "
         f"standard deviation over {_count(lines)} a cell; the best of each category in bold. "
         "Below it the paper's mean"
     )
     if alike:
-        caption += (
-            f", our difference from it, and ✓ where the two agree: |difference| ≤ max({FLOOR:g}, "
-            f"2 · pooled sd), with pooled sd = √((s₁² + s₂²)/2). {agree} of {judged} cells agree"
-        )
-        if spread := made.redrawn():
-            low, high = spread
-            caption += (
-                f" ({low} to {high} where the trials of each are drawn again, in 95 % of {DRAWS:,} draws)"
-            )
-    return replace(made, caption=f"{caption}{_absent(lines)}.{_other_setting(records)}")
+        caption += f", our difference from it, and ✓ where the two agree: {RULE}. {made.count}"
+    caption += f"{_absent(lines)}.{_other_setting(records)} {made.caution}"
+    return replace(made, caption=caption.rstrip())
 
 
 def table1(records: Sequence[Recorded], window: int = 20) -> Table:
     """The lambda each search chose, for the four penalties at every vertex, beside the paper's."""
     places = trials.group(records, "method", "vertex")
     vertices = sorted({*paper.vertices(), *(v for m, v in places if m in paper.reference()["lambda"])})
-    lines, alike = [], not _differing(records, OF_LAMBDA)
+    lines, alike = [], not trials.unlike_paper(records, OF_LAMBDA)
     for method in paper.reference()["lambda"]:
         cells = tuple(
             replace(
@@ -75,8 +71,8 @@ def table1(records: Sequence[Recorded], window: int = 20) -> Table:
             )
             for vertex in vertices
         )
-        lines.append(Line(paper.labels()[method], cells))
-    made = Table("table1", "", tuple(f"n={v:g}" for v in vertices), tuple(lines))
+        lines.append(Line(labels.method(method), cells))
+    made = Table("table1", "", tuple(map(labels.vertex, vertices)), tuple(lines))
     caption = (
         f"The λ with the highest mean accuracy, {_scale(records)} (moving window of {window} trials at most "
         "where strengths were tried once each). Below it the paper's λ, ours as a multiple of it"
@@ -108,8 +104,8 @@ def table1_chosen(choices: Sequence[Choice]) -> Table:
     lines = []
     for method in dict.fromkeys(methods):
         cells = tuple(_of_choice(found.get((method, v)), method, v) for v in vertices)
-        lines.append(Line(paper.labels().get(method, method), cells))
-    made = Table("table1", "", tuple(f"n={v:g}" for v in vertices), tuple(lines))
+        lines.append(Line(labels.method(method), cells))
+    made = Table("table1", "", tuple(map(labels.vertex, vertices)), tuple(lines))
     caption = (
         "The λ at the top of the smoothed response, chosen on other seeds than a table's. Below it the "
         "paper's λ, ours as a multiple of it"
@@ -163,12 +159,12 @@ def scores(
         label = _label(dict(zip(rows, key, strict=True)))
         cells = []
         for place in across:
+            where = f"{label}, {column} {place}"
             found = places.get((*key, place), [])
-            trials.check_alike(found, f"{label}, {column} {place}")
-            cells.append(_cell(found, measure, score, None, {column: place}))
+            cells.append(Cell.of(found, where, measure, score, facts={column: place}))
         lines.append(Line(label, tuple(cells)))
     lines = _mark_best(lines, lowest=measure == "forgetting")
-    heads = tuple(f"n={v:g}" if column == "vertex" else f"{column} {v}" for v in across)
+    heads = tuple(labels.vertex(v) if column == "vertex" else f"{column} {v}" for v in across)
     what = score or next(iter(records[0].scores))
     caption = (
         f"{measure.replace('_', ' ').capitalize()} of {_written(what)}, {_scale(records)}: mean ± "
@@ -183,16 +179,6 @@ TABLES: dict[str, Callable[..., Table]] = {"table1": table1, "table2": table2, "
 
 def _written(score: str) -> str:
     return score.replace("_", " ").replace("f1", "F1")
-
-
-def _cell(
-    found: Sequence[Recorded],
-    measure: str,
-    score: str | None,
-    printed: paper.Printed | None,
-    facts: dict[str, Any],
-) -> Cell:
-    return Cell(values(found, measure, score), diverged(found), printed, facts)
 
 
 def _chosen(found: list[Recorded], printed: float | None, window: int) -> LambdaCell:
@@ -232,14 +218,14 @@ def _mark_best(lines: Sequence[Line], lowest: bool = False) -> tuple[Line, ...]:
 
 def _label(settings: dict[str, Any]) -> str:
     """ "Rehearsal 0.5, tasks 10": a method with its strength, then what else is told."""
-    who, rest = [], []
-    for name, given in settings.items():
-        text = f"{given:g}" if isinstance(given, float) else str(given)
-        if name == "method":
-            who.append(paper.labels().get(text, text))
-        elif given is not None:
-            (who if name == "strength" else rest).append(text if name == "strength" else f"{name} {text}")
-    return ", ".join(filter(None, [" ".join(who), *rest]))
+    rest = dict(settings)
+    who = labels.run(rest.pop("method"), rest.pop("strength", None)) if "method" in rest else ""
+    told = [
+        f"{name} {given:g}" if isinstance(given, float) else f"{name} {given}"
+        for name, given in rest.items()
+        if given is not None
+    ]
+    return ", ".join(filter(None, [who, *told]))
 
 
 def _scale(records: Sequence[Recorded]) -> str:
@@ -276,16 +262,6 @@ def _absent(lines: Sequence[Line]) -> str:
     return words
 
 
-def _differing(records: Sequence[Recorded], names: Sequence[str] | None = None) -> list[str]:
-    """Settings in which runs are not the paper's: then the comparison is of shape, not of numbers."""
-    theirs = paper.setting()
-    return [
-        f"{name} {theirs[name]}"
-        for name in names or theirs
-        if {trials.setting(record, name) for record in records} - {theirs[name]}
-    ]
-
-
 def _other_setting(records: Sequence[Recorded], names: Sequence[str] | None = None) -> str:
-    differ = _differing(records, names)
+    differ = trials.unlike_paper(records, names)
     return f" The paper's runs had other settings: {', '.join(differ)}." if differ else ""

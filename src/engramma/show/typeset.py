@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from engramma.checks import visible
 from engramma.show.agreement import Cell, LambdaCell, Table
+from engramma.show.labels import spread
 from engramma.store.outputs import whole
 
 if TYPE_CHECKING:
@@ -29,10 +30,10 @@ def faces(cell: Cell | LambdaCell, wide: bool = False) -> tuple[str, str]:
     if not len(cell.values):
         own = f"diverged{lost}" if lost else MISSING
     else:
-        own = f"{cell.mean:.3f}" + ("" if math.isnan(cell.sd) else f"±{cell.sd:.3f}") + lost
+        own = spread(cell.mean, cell.sd) + lost
     if cell.printed is None:
         return own, ""
-    beside = f"{cell.printed.mean:.3f}" + (f"±{cell.printed.sd:.3f}" if wide else "")
+    beside = spread(cell.printed.mean, cell.printed.sd if wide else math.nan)
     if not cell.alike:
         beside = f"paper {beside}"
     elif cell.agrees is not None:
@@ -207,6 +208,7 @@ CELL: dict[str, Callable[[Cell], object]] = {
     "agrees": lambda c: c.agrees,
     "welch_t": lambda c: c.welch[0],
     "welch_df": lambda c: c.welch[1],
+    "welch_p": lambda c: c.p,
 }
 LAMBDA: dict[str, Callable[[LambdaCell], object]] = {
     "trials": lambda c: c.count,

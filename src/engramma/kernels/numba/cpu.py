@@ -19,28 +19,15 @@ import torch
 from torch import Tensor
 
 from engramma.interactions import Interaction
-from engramma.kernels.compiled import leak_of
-from engramma.kernels.compiled import written_out as knows
+from engramma.kernels import reference
+from engramma.kernels.compiled import leak_of, written_out
 from engramma.kernels.numba import loops
 from engramma.kernels.numba import signs as bits
 from engramma.kernels.numba.threads import cut, each, sum_blocks, sum_parts
-from engramma.kernels.reference import prepare
 from engramma.losses import Loss
 
-__all__ = [
-    "gradient",
-    "knows",
-    "moments",
-    "prepare",
-    "product",
-    "product_back",
-    "pull",
-    "scores",
-    "slopes",
-    "step",
-]
-
 name = "numba"
+knows, prepare = written_out, reference.prepare
 
 FEW = 1_000_000  # multiplications: a product smaller than this is not worth looking up
 

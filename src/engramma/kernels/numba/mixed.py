@@ -15,25 +15,11 @@ from torch import Tensor
 
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial
 from engramma.kernels.compiled import lift_of
-from engramma.kernels.compiled import written_out as knows
 from engramma.kernels.numba import cpu as numba_cpu
-from engramma.kernels.numba.cpu import product_back, step
 from engramma.losses import Loss
 
-__all__ = [
-    "gradient",
-    "knows",
-    "moments",
-    "prepare",
-    "product",
-    "product_back",
-    "pull",
-    "scores",
-    "slopes",
-    "step",
-]
-
 name = "numba-mixed"
+knows, product_back, step = numba_cpu.knows, numba_cpu.product_back, numba_cpu.step
 
 
 def prepare(probe: Tensor, dtype: torch.dtype) -> Tensor:

@@ -4,32 +4,23 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from engramma.interactions import Interaction
-from engramma.kernels.compiled import leak_of
-from engramma.kernels.compiled import written_out as knows
-from engramma.kernels.reference import in_turn, moments, prepare, product, product_back, slopes
+from engramma.kernels import reference
+from engramma.kernels.compiled import leak_of, written_out
 from engramma.kernels.triton.jit import _aim, _pull, _scores, _step
 from engramma.losses import Loss
 
 name = "triton"
-
-__all__ = [
-    "gradient",
-    "knows",
-    "moments",
-    "prepare",
-    "product",
-    "product_back",
-    "pull",
-    "scores",
-    "slopes",
-    "step",
-]
+knows, prepare = written_out, reference.prepare
+product, product_back = reference.product, reference.product_back  # cuBLAS
+slopes, moments = reference.slopes, reference.moments  # only importances need them apart from `pull`
 
 EACH = 10  # classes whose sums a program keeps in registers
 # Items and memories a tile, and warps: of those tried on an H200 none was faster by much, for 102 or 512
@@ -37,6 +28,16 @@ EACH = 10  # classes whose sums a program keeps in registers
 SCORES = {"BB": 32, "BM": 8, "num_warps": 2}
 PULL = {"BB": 8, "BM": 64, "num_warps": 4}
 WARPS = 64  # for each processor: enough to fill it, few enough that their sums stay small
+
+
+class Held(NamedTuple):
+    """How numbers are held: similarities times 2^lift; h and dh in two parts where these stand `apart`."""
+
+    lift: int = 0
+    apart: int = 0
+
+
+WHOLE = Held()
 
 
 def form(f: Interaction) -> dict[str, object]:
@@ -73,15 +74,14 @@ def pull(
     return dh, da.sum(1, dtype=torch.float64).mT.to(h.dtype)
 
 
-gradient = in_turn(product, pull, product_back)
+gradient = reference.in_turn(product, pull, product_back)
 
 
-def launch_scores(
-    h: Tensor, a: Tensor, f: Interaction, u: Tensor | None, lift: int = 0, other: int = 0
-) -> Tensor:
-    """(R,K,B), with a (R,K,M). `other`: how far behind the first part of h a second one stands, if not 0."""
+def launch_scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None, held: Held = WHOLE) -> Tensor:
+    """(R,K,B), with a (R,K,M); h is the first part of what is held in two."""
     (replicas, items, memories), classes = h.shape, a.shape[1]
     h, n = in_rows(h), whole(f.n)
+    lift = held.lift
     # x^n as x^first x^(n - first), in the fewest multiplications.
     top = 1 << (int(n).bit_length() - 1)
     first = (top // 2 if top == n else top) if isinstance(n, int) else 1
@@ -90,7 +90,7 @@ def launch_scores(
     _scores[(triton.cdiv(items, SCORES["BB"]), replicas)](
         h, a, signs, out, items, memories, h.stride(1), classes, replicas // len(signs),
         n=n, first=first, leak=float(leak_of(f) or 0.0) * 2.0 ** (lift * (f.n - 1)), **form(f),
-        lift=2.0**lift, drop=2.0 ** -(lift * f.n), signs=u is not None, other=other,
+        lift=2.0**lift, drop=2.0 ** -(lift * f.n), signs=u is not None, other=held.apart,
         EACH=min(EACH, classes), DT=kind(h.dtype), **SCORES, enable_fp_fusion=False,
     )  # fmt: skip
     return out
@@ -107,19 +107,13 @@ def launch_aim(o: Tensor, target: Tensor, share: Tensor, f: Interaction) -> Tens
 
 
 def launch_pull(
-    h: Tensor,
-    a: Tensor,
-    g: Tensor,
-    f: Interaction,
-    u: Tensor | None,
-    dh: Tensor,
-    lift: int = 0,
-    parts: int = 0,
+    h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None, dh: Tensor, held: Held = WHOLE
 ) -> Tensor:
-    """Writes dh (R,B,.) and returns da (R,workers,K,M), to be summed over the workers; both lifted.
+    """Writes dh (R,B,.) and returns da (R,workers,K,M), to be summed over the workers; with a (R,K,M).
 
-    With a (R,K,M). `parts`: how far apart the two parts of h stand, and those of dh shall; 0: they are whole.
+    Both are times 2^(lift (n - 1)).
     """
+    lift, apart = held
     (replicas, items, memories), classes = h.shape, a.shape[1]
     h, n = in_rows(h), whole(f.n)
     tiles, chunks = triton.cdiv(items, PULL["BB"]), triton.cdiv(memories, PULL["BM"])
@@ -128,7 +122,7 @@ def launch_pull(
     da = torch.empty(replicas, workers, classes, memories, dtype=h.dtype, device=h.device)
     signs = u.contiguous() if u is not None else h
     # What is added to group of classes after group of classes is parted afterwards.
-    many = bool(parts) and classes > EACH
+    many = bool(apart) and classes > EACH
     out = torch.empty(h.shape, dtype=h.dtype, device=h.device) if many else dh
     for k in range(0, classes, EACH):
         _pull[(workers, chunks, replicas)](
@@ -136,12 +130,12 @@ def launch_pull(
             replicas // len(signs), tiles, workers,
             less=n - 1, **form(f), lift=2.0**lift,
             leak_slope=float(leak_of(f) or 0.0) * 2.0 ** (lift * (f.n - 1)) / f.n,
-            signs=u is not None, other=parts, lower=0 if many else parts, goes_on=k > 0,
+            signs=u is not None, other=apart, lower=0 if many else apart, goes_on=k > 0,
             EACH=min(EACH, classes - k), DT=kind(h.dtype), **PULL,
         )  # fmt: skip
     if many:
         upper = dh[..., :memories].copy_(out)
-        dh[..., parts : parts + memories].copy_(out - upper)
+        dh[..., apart : apart + memories].copy_(out - upper)
     return da
 
 

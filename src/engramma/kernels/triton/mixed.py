@@ -17,26 +17,13 @@ from torch import Tensor
 from engramma.interactions import Interaction
 from engramma.kernels import reference
 from engramma.kernels.compiled import lift_of
-from engramma.kernels.compiled import written_out as knows
 from engramma.kernels.triton import gpu as triton_gpu
-from engramma.kernels.triton.gpu import scores, step
+from engramma.kernels.triton.gpu import Held
 from engramma.kernels.triton.jit import _joined, _split
 from engramma.losses import Loss
 
 name = "triton-mixed"
-
-__all__ = [
-    "gradient",
-    "knows",
-    "moments",
-    "prepare",
-    "product",
-    "product_back",
-    "pull",
-    "scores",
-    "slopes",
-    "step",
-]
+knows, scores, step = triton_gpu.knows, triton_gpu.scores, triton_gpu.step
 
 
 class Parts(NamedTuple):
@@ -135,12 +122,12 @@ def _pull(
     both: Tensor, a: Tensor, target: Tensor, share: Tensor, f: Interaction, u: Tensor | None
 ) -> tuple[Parts, Tensor]:
     """dh, and da (R,workers,K,M); both lifted. h in two parts, a (R,K,M)."""
-    lift, memories = lift_of(f.n), a.shape[-1]
-    h, behind = both[..., :memories], wide(memories)
-    g = triton_gpu.launch_aim(triton_gpu.launch_scores(h, a, f, u, lift, behind), target, share, f)
+    memories = a.shape[-1]
+    h, held = both[..., :memories], Held(lift_of(f.n), wide(memories))
+    g = triton_gpu.launch_aim(triton_gpu.launch_scores(h, a, f, u, held), target, share, f)
     dh = torch.empty(both.shape, dtype=torch.bfloat16, device=both.device)
-    da = triton_gpu.launch_pull(h, a, g, f, u, dh, lift, behind)
-    return Parts(dh, memories, lift * (f.n - 1)), da
+    da = triton_gpu.launch_pull(h, a, g, f, u, dh, held)
+    return Parts(dh, memories, held.lift * (f.n - 1)), da
 
 
 def gradient(

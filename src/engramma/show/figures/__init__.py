@@ -14,7 +14,6 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from engramma.paper import numbers as paper
 from engramma.show import select as trials
 from engramma.show.figures.bars import table2_bars
 from engramma.show.figures.energy import energy_curves
@@ -72,14 +71,9 @@ def _figures(kind: str, records: Sequence[Recorded]) -> Iterator[tuple[str, Sequ
     if kind != "tasks":
         yield "", records
         return
-    rows: dict[tuple[str, float | None], list[Recorded]] = {}
-    for record in records:
-        rows.setdefault(trials.table_key(record), []).append(record)
-    order = [row.key for row in paper.rows()]
-    for key in sorted(rows, key=lambda k: order.index(k) if k in order else len(order)):
-        method, proportion = key
+    for (method, proportion), some in trials.by_row(records).items():
         plain = "".join(letter if letter.isalnum() else "-" for letter in method)
-        yield f"-{plain}" + ("" if proportion is None else f"-{proportion:g}"), rows[key]
+        yield f"-{plain}" + ("" if proportion is None else f"-{proportion:g}"), some
 
 
 __all__ = [

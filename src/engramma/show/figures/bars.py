@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from engramma.paper import numbers as paper
-from engramma.show import tables
+from engramma.show import labels, tables
 from engramma.show.agreement import Cell
 from engramma.show.figures import style
 from engramma.store.scores import Recorded
@@ -57,7 +57,7 @@ def _panel(axes: Axes, table: tables.Table, column: int) -> None:
         if note:
             right = np.nan_to_num(cell.mean) + np.nan_to_num(cell.sd) + 0.015
             axes.text(right, height + 0.2, note, va="center", fontsize=6, color=style.COLOURS[1])
-    axes.set_yticks(y, [row.full_label for row in rows])
+    axes.set_yticks(y, [labels.row(*row.key) for row in rows])
     axes.set_xlim(0, 1)
     axes.set_ylim(y[-1] - 0.7, y[0] + 0.7)
     axes.tick_params(axis="y", length=0)

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from engramma.replicas import generator
+from engramma.show import labels
 from engramma.show.figures import style
 from engramma.show.figures.memories import Trained, by_vertex
 from engramma.store.scores import Recorded
@@ -66,7 +67,7 @@ def energy_curves(
         place.plot([], [], "--", color="0.4", label="one after the other")
         place.set_xlim(0, steps)
         place.ticklabel_format(axis="y", scilimits=(-3, 4), useMathText=True)
-        place.set_title(f"$n={vertex:g}$")
+        place.set_title(f"${labels.vertex(vertex)}$")
         style.edge_labels(place, "updates of every neuron", "energy")
     figure.suptitle(next(iter(runs.values())).label)
     style.legend_below(figure, axes[0])

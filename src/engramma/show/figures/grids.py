@@ -9,6 +9,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from engramma.show import labels
 from engramma.show import select as trials
 from engramma.show.figures import style
 from engramma.store import scores
@@ -49,7 +50,7 @@ def heat_map(
         place.grid(False)
         image = place.imshow(means, origin="lower", aspect="auto", norm=scale)
         place.set_facecolor("#d0d0d0")  # seen through cells without a number
-        place.set_title(f"$n={vertex:g}$")
+        place.set_title(f"${labels.vertex(vertex)}$")
         frame = {"edgecolor": style.COLOURS[1], "linewidth": 2, "fill": False, "clip_on": False, "zorder": 3}
         place.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, **frame))
         place.set_xticks(

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from engramma.network import DenseMemory
 from engramma.replicas import generator
+from engramma.show import labels
 from engramma.show import select as trials
 from engramma.show.figures import style
 from engramma.store.scores import Recorded
@@ -122,7 +123,7 @@ def memory_images(records: Sequence[Recorded], data_dir: Path | str | None = Non
             rows.append(unpermuted(chosen, run.stream.view(run.seed, task).permutation, shape))
         names = _classes(run.stream)
         picture = _tiles(place, np.stack(rows), [f"task {k + 1}" for k in range(len(rows))], names)
-        place.set_title(f"$n={vertex:g}$")
+        place.set_title(f"${labels.vertex(vertex)}$")
         style.edge_labels(place, "class")
     assert picture is not None
     figure.suptitle(next(iter(runs.values())).label)
@@ -162,7 +163,7 @@ def pseudo_items(
                     j * wide, i * high, name, fontsize=5, va="top", ha="left", color="black",
                     bbox={"facecolor": "white", "alpha": 0.75, "pad": 0.4, "linewidth": 0},
                 )  # fmt: skip
-        place.set_title(f"$n={vertex:g}$")
+        place.set_title(f"${labels.vertex(vertex)}$")
         place.set_anchor("N")
     figure.suptitle(next(iter(runs.values())).label)
     return figure

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from engramma.paper import numbers as paper
+from engramma.show import labels
 from engramma.show import select as trials
 from engramma.show.figures import style
 from engramma.store import scores
@@ -23,14 +24,15 @@ def response(records: Sequence[Recorded], window: int = 20, measure: str = "aver
     if not known:
         raise ValueError("no records with a strength: nothing to draw a response of")
     methods = trials.group(known, "method")
+    in_order = sorted(methods.items(), key=lambda pair: trials.in_paper(pair[0]))
     figure, axes = style.panels(len(methods), 2.2, sharey=True)
     colours = style.vertex_colours(trials.setting(r, "vertex") for r in known)
-    for place, (method, found) in zip(axes, _in_paper_order(methods), strict=True):
+    for place, (method, found) in zip(axes, in_order, strict=True):
         _panel(place, method, found, colours, window, measure)
         label = "average accuracy" if measure == "average" else measure.replace("_", " ")
         style.edge_labels(place, y=label)
         if len(methods) > 1 or method in paper.labels():
-            place.set_title(style.literal(paper.labels().get(method, method)))
+            place.set_title(style.literal(labels.method(method)))
     style.legend_below(figure, style.fullest(axes))
     return figure
 
@@ -49,7 +51,7 @@ def _panel(
             x for r in runs if not np.isfinite(scores.value(r)) and (x := trials.strength(r)) is not None
         ]
         widths.add(curve.window)
-        name = f"$n={vertex:g}$"
+        name = f"${labels.vertex(vertex)}$"
         if proportion:
             style.band(axes, curve.x, curve.mean, curve.sd, colour, marker=marker, label=name)
             continue
@@ -71,8 +73,3 @@ def _panel(
     widths -= {None}
     if widths and widths != {window}:
         style.note(axes, f"window of {min(widths)}" + (f" to {max(widths)}" if len(widths) > 1 else ""))
-
-
-def _in_paper_order(methods: dict[str, list[Recorded]]) -> list[tuple[str, list[Recorded]]]:
-    order = list(paper.labels())
-    return sorted(methods.items(), key=lambda m: order.index(m[0]) if m[0] in order else len(order))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
-from engramma.paper import numbers as paper
+from engramma.show import labels
 from engramma.show.figures import style
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def searches(found: Sequence[Found]) -> Figure:
                 x, each.values.ravel(), style.MARKERS[number], color=colour, alpha=0.4, markersize=2.2,
                 markeredgewidth=0,
             )  # fmt: skip
-            name = f"$n={each.search.base.vertex:g}$, chosen {curve.chosen:.3g}"
+            name = f"${labels.vertex(each.search.base.vertex)}$, chosen {curve.chosen:.3g}"
             style.band(place, curve.x, curve.mean, 1.96 * curve.error, colour, label=name)
             # Under all points, one row a vertex, so that none hides another.
             height = -0.03 - 0.045 * (len(mine) - 1 - row)
@@ -52,7 +52,7 @@ def searches(found: Sequence[Found]) -> Figure:
             place.set_xscale("log")
         place.tick_params(axis="x", pad=5 + 5 * len(mine))
         place.set_xlabel(r"$\lambda$" if mine[0].search.kind == "lambda" else "proportion")
-        place.set_title(style.literal(paper.labels().get(method, method)))
+        place.set_title(style.literal(labels.method(method)))
         style.edge_labels(place, y="average accuracy")
         place.legend(fontsize=6)
     return figure

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from engramma.paper import numbers as paper
+from engramma.show import labels
 from engramma.show import select as trials
 from engramma.show.figures import style
 from engramma.store.scores import Recorded
@@ -25,11 +25,11 @@ def task_curves(records: Sequence[Recorded], score: str | None = None) -> Figure
     vertices = trials.group(known, "vertex")
     figure, axes = style.panels(len(vertices), 1.9, sharex=True, sharey=True)
     for place, (vertex, runs) in zip(axes, vertices.items(), strict=True):
-        trials.check_alike(runs, f"task curves, n={vertex:g}")
+        trials.check_alike(runs, f"task curves, {labels.vertex(vertex)}")
         sound = _sound(place, runs)
         if sound:
             _curves(place, sound, name)
-        place.set_title(f"$n={vertex:g}$")
+        place.set_title(f"${labels.vertex(vertex)}$")
         style.edge_labels(place, "epoch", style.literal(name.replace("_", " ")))
     axes[0].set_ylim(0, 1.02)
     figure.suptitle(style.literal(", ".join(trials.row_labels(known))))
@@ -50,7 +50,7 @@ def _curves(axes: Axes, runs: Sequence[Recorded], score: str) -> None:
     if any(not np.array_equal(r.curves["epoch"], epoch) for r in runs):
         raise ValueError("the records' curves were taken at different epochs: draw one kind at a time")
     curves = np.stack([np.asarray(r.curves[score], dtype=float) for r in runs])  # (R,E,T)
-    sd = curves.std(0, ddof=1) if len(runs) > 1 else np.zeros(curves.shape[1:])
+    sd = trials.deviation(curves)
     for task in range(curves.shape[2]):
         colour = style.COLOURS[task % len(style.COLOURS)]
         dash = "-" if task < len(style.COLOURS) else "--"
@@ -70,18 +70,17 @@ def lost_attractors(records: Sequence[Recorded], score: str = "recalled") -> Fig
     known = [r for r in records if score in r.scores]
     if not known:
         raise ValueError(f"no records with the score {score}: this figure is of a stream of states")
-    order = list(paper.labels())
     groups = trials.group(known, "method", "vertex")
-    keys = sorted(groups, key=lambda k: order.index(k[0]) if k[0] in order else len(order))
+    keys = sorted(groups, key=lambda key: trials.in_paper(key[0]))
     figure, axes = style.panels(len(groups), 1.9, sharey=True)
     for place, (method, vertex) in zip(axes, keys, strict=True):
-        runs, label = groups[method, vertex], paper.labels().get(method, method)
-        trials.check_alike(runs, f"lost attractors, {label}, n={vertex:g}")
+        runs, label = groups[method, vertex], labels.method(method)
+        trials.check_alike(runs, f"lost attractors, {label}, {labels.vertex(vertex)}")
         sound = _sound(place, runs)
         if sound:
             _shares(place, np.stack([np.asarray(r.scores[score], dtype=float) for r in sound]))
         place.grid(False, axis="x")
-        place.set_title(f"{style.literal(label)}, $n={vertex:g}$")
+        place.set_title(f"{style.literal(label)}, ${labels.vertex(vertex)}$")
         place.set_ylim(0, 1.05)
         style.edge_labels(place, y=f"share {style.literal(score)}")
     style.legend_below(figure, style.fullest(axes))
@@ -94,7 +93,7 @@ def _shares(axes: Axes, tables: np.ndarray) -> None:
     wide = 0.8 / tasks
     for task in range(tasks):
         x = np.arange(tasks) + (task - (tasks - 1) / 2) * wide
-        sd = tables[:, :, task].std(0, ddof=1) if runs > 1 else None
+        sd = trials.deviation(tables[:, :, task]) if runs > 1 else None  # no whisker of a single run
         axes.bar(
             x,
             tables[:, :, task].mean(0),

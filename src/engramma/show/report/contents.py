@@ -11,8 +11,9 @@ import numpy as np
 
 from engramma import __version__
 from engramma.paper import numbers as paper
+from engramma.show import labels
 from engramma.show import select as trials
-from engramma.show.agreement import Cell
+from engramma.show.agreement import RULE, Cell, Line, Table
 from engramma.show.report.portraits import has_memories, pack, portrait, prototype_index
 from engramma.store import scores
 from engramma.store.scores import Recorded
@@ -52,22 +53,14 @@ def content(
 
 
 def label(record: Recorded) -> str:
-    """A method as a person would write it, with its strength where it has one."""
-    method = str(trials.setting(record, "method"))
-    strength = trials.strength(record)
-    name = paper.labels().get(method, method)
-    if strength is None:
-        return name
-    return f"{name} {strength:g}" if trials.is_proportion(method) else f"{name} λ={strength:.3g}"
+    return labels.run(str(trials.setting(record, "method")), trials.strength(record))
 
 
 def _order(record: Recorded) -> tuple[Any, ...]:
-    known = list(paper.labels())
     method = str(trials.setting(record, "method"))
-    place = known.index(method) if method in known else len(known)
     strength = trials.strength(record)
     vertex, seed = trials.setting(record, "vertex"), trials.setting(record, "seed")
-    return place, method, -1.0 if strength is None else strength, vertex or 0, seed or 0
+    return trials.in_paper(method), method, -1.0 if strength is None else strength, vertex or 0, seed or 0
 
 
 def _who(record: Recorded) -> dict[str, Any]:
@@ -82,17 +75,11 @@ def _summary(records: Sequence[Recorded]) -> dict[str, Any]:
         seen = sorted({str(trials.setting(r, name)) for r in records})
         if len(seen) == 1:
             shared[name] = seen[0]
-    theirs = paper.setting()
-    differ = [
-        f"{name} {theirs[name]}"
-        for name in theirs
-        if {trials.setting(r, name) for r in records} - {theirs[name]}
-    ]
     return {
         "runs": len(records),
         "diverged": scores.diverged(records),
         "shared": shared,
-        "unlike_paper": differ if records else [],
+        "unlike_paper": trials.unlike_paper(records),
         "score": next(iter(records[0].scores), "accuracy") if records else "accuracy",
     }
 
@@ -103,45 +90,34 @@ def _table(records: Sequence[Recorded]) -> dict[str, Any]:
         {float(v) for v in paper.vertices()} | {float(r.description["vertex"]) for r in records}
     )
     printed = {row.key: row for row in paper.rows()}
-    places: dict[Any, list[Recorded]] = {}
-    for record in records:
-        places.setdefault((trials.table_key(record), float(record.description["vertex"])), []).append(record)
-    rows = []
-    for key in dict.fromkeys([*printed, *(key for key, _ in places)]):
-        row = printed.get(key)
-        name = row.full_label if row else _row_label(key)
-        cells = [_cell(places.get((key, v), []), paper.printed(row, v) if row else None) for v in vertices]
-        rows.append({"label": name, "run": any(c["trials"] for c in cells), "cells": cells})
-    judged = [c["agrees"] for row in rows for c in row["cells"] if c["agrees"] is not None]
-    return {"vertices": vertices, "rows": rows, "agree": sum(judged), "judged": len(judged)}
+    run, alike = trials.by_row(records), not trials.unlike_paper(records)
+    lines, rows = [], []
+    for key in dict.fromkeys([*printed, *run]):
+        places = trials.group(run.get(key, []), "vertex")
+        theirs = [paper.printed(printed[key], v) if key in printed else None for v in vertices]
+        found = [_cell(places.get(v, []), p, alike) for v, p in zip(vertices, theirs, strict=True)]
+        lines.append(Line(labels.row(*key), tuple(cell for cell, _ in found)))
+        rows.append({"label": lines[-1].label, "run": key in run, "cells": [told for _, told in found]})
+    table = Table("table2", "", tuple(map(labels.vertex, vertices)), tuple(lines))
+    said = f"A cell agrees where {RULE}. {table.count}. {table.caution}" if table.agreeing[1] else ""
+    return {"vertices": vertices, "rows": rows, "said": said}
 
 
-def _row_label(key: tuple[str, float | None]) -> str:
-    name = paper.labels().get(key[0], key[0])
-    return name if key[1] is None else f"{name} {key[1]:g}"
-
-
-def _cell(found: list[Recorded], printed: paper.Printed | None) -> dict[str, Any]:
-    """A cell takes runs that differ in their seed alone: of several such groups (a search was in the
-    store), the largest, then the most items, then the best. How many there were is said."""
-    groups: dict[str, list[Recorded]] = {}
-    for record in found:
-        rest = {k: v for k, v in record.description.items() if k != "seed"}
-        groups.setdefault(json.dumps(rest, sort_keys=True, default=str), []).append(record)
-    made = [(Cell(scores.values(g), scores.diverged(g), printed), g) for g in groups.values()]
-    made.sort(key=lambda m: (len(m[1]), trials.setting(m[1][0], "items") or 0, np.nan_to_num(m[0].mean)))
-    cell, chosen = made[-1] if made else (Cell(printed=printed), [])
-    return {
+def _cell(found: list[Recorded], printed: paper.Printed | None, alike: bool) -> tuple[Cell, dict[str, Any]]:
+    """A cell, and what the page is told of it: in what runs differ if not in the seed alone, and no mean."""
+    mixed = list(trials.differing(found))
+    cell = Cell.of([] if mixed else found, "", printed=printed, alike=alike)
+    return cell, {
         "mean": cell.mean,
         "sd": cell.sd,
-        "trials": len(cell.values),
+        "trials": len(found),
         "diverged": cell.diverged,
         "paper": printed.mean if printed else None,
         "paper_sd": printed.sd if printed else None,
         "difference": cell.difference,
         "agrees": cell.agrees,
-        "strength": trials.strength(chosen[0]) if chosen else None,
-        "groups": len(groups),
+        "strength": trials.strength(found[0]) if found and not mixed else None,
+        "mixed": mixed,
     }
 
 
@@ -175,7 +151,7 @@ def _searches(records: Sequence[Recorded]) -> list[dict[str, Any]]:
             lines = {m: _response(group, name, m) for m in ("average", "smallest_own")}
             method = str(trials.setting(one, "method"))
             scale = "linear" if name != "strength" or trials.is_proportion(method) else "log"
-            who = paper.labels().get(method, method) if name == "strength" else label(one)
+            who = labels.method(method) if name == "strength" else label(one)
             found.append({"label": who, "vertex": trials.setting(one, "vertex"), "setting": words,
                           "runs": len(group), "scale": scale, "lines": lines})  # fmt: skip
     return found
@@ -219,7 +195,8 @@ def _portraits(
         try:
             one, scene = portrait(record, data_dir)
         except (DataError, ValueError) as error:
-            faults.append(f"{label(record)}, n={trials.setting(record, 'vertex')}: {error}")
+            where = labels.vertex(trials.setting(record, "vertex"))
+            faults.append(f"{label(record)}, {where}: {error}")
             continue
         budget -= cost
         scenes.setdefault(scene["key"], scene)
@@ -245,7 +222,7 @@ def _prototypes(
             index = prototype_index(record, data_dir)
         except (DataError, ValueError):  # said beside the memories
             continue
-        line = found.setdefault(_row_label(trials.table_key(record)), {})
+        line = found.setdefault(labels.row(*trials.row_of(record)), {})
         line.setdefault(float(record.description["vertex"]), []).append(index)
     return [
         {"label": name, "x": sorted(line), "y": [float(np.mean(line[v])) for v in sorted(line)]}

@@ -211,7 +211,7 @@ def _measured(
         draw = generator(built.replicas.seeds[0], "census", k)
         start = diagnostics.random_probes(network, probes, draw)
         census = diagnostics.census(
-            network, now, start, so_far, steps=STEPS, flips=BASIN, largest=3, trials=4, rng=draw
+            network, now, start, so_far, steps=STEPS, basins=diagnostics.Basins(BASIN, 3, 4, draw)
         )[0]
         attractors.append({**census.columns(), "probes": probes})
     return {

@@ -34,12 +34,14 @@ function sortButton(text, part, column) {
 function heatCell(cell, part) {
   const value = cell[PARTS[part]];
   if (value === null) {
-    return make("td", part === "here" && cell.diverged ? `${cell.diverged} diverged` : "–", { class: "none" });
+    const td = make("td", part !== "here" ? "–" : cell.mixed.length ? "several" : cell.diverged ? `${cell.diverged} diverged` : "–", { class: "none" });
+    if (part === "here" && cell.mixed.length) td.title = `${cell.trials} runs, which differ in ${cell.mixed.join(", ")}: no one mean is theirs`;
+    return td;
   }
   const signed = (x) => (x < 0 ? "−" : "+") + Math.abs(x).toFixed(3);
   const td = make("td", part === "difference" ? signed(value) : value.toFixed(3));
   if (part === "difference") {
-    if (!DATA.summary.unlike_paper.length) td.append(make("small", cell.agrees ? "✓ agrees" : "differs"));
+    if (cell.agrees !== null) td.append(make("small", cell.agrees ? "✓ agrees" : "differs"));
     paint(td, diverging(value / 0.3));
   } else {
     const spread = part === "here" ? cell.sd : cell.paper_sd;
@@ -47,10 +49,9 @@ function heatCell(cell, part) {
     paint(td, sequential(value));
   }
   if (part === "here") {
-    const groups = cell.groups > 1 ? `; the best of ${cell.groups} settings in the store` : "";
     const lost = cell.diverged ? `; ${cell.diverged} diverged` : "";
     const strength = cell.strength === null ? "" : `; strength ${cell.strength.toPrecision(3)}`;
-    td.title = `${cell.trials} run${cell.trials === 1 ? "" : "s"}${strength}${groups}${lost}`;
+    td.title = `${cell.trials} run${cell.trials === 1 ? "" : "s"}${strength}${lost}`;
   }
   return td;
 }
@@ -87,7 +88,7 @@ function startTable() {
   const unlike = DATA.summary.unlike_paper;
   byId("table-note").textContent =
     "Mean of the runs after the last task, ± their standard deviation. Press a heading to sort. " +
-    (TABLE.judged && !unlike.length ? `${TABLE.agree} of ${TABLE.judged} cells agree with the paper (difference at most 0.03 or two pooled standard deviations). ` : "") +
+    TABLE.said +
     (unlike.length ? `The paper's runs had other settings (${unlike.join(", ")}): compare shapes, not numbers.` : "");
   byId("table-filter").addEventListener("input", drawTable);
   for (const id of ["table-run", "table-view"]) byId(id).addEventListener("change", drawTable);

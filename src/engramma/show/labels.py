@@ -1,0 +1,40 @@
+"""How what was run is written, the same in figures, tables, the report and the terminal.
+
+method("gem")         GEM           as the paper writes it; a method of one's own by its own name
+row("gem", 0.5)       GEM 0.5       a row of Table 2
+run("ewc", 1100.0)    EWC λ=1100    a method at a strength
+vertex(10.0)          n=10
+spread(0.3493, 0.01)  0.349±0.010   mean and standard deviation of trials
+"""
+
+from __future__ import annotations
+
+import math
+
+from engramma.methods import METHODS
+from engramma.paper import numbers as paper
+
+
+def method(name: str) -> str:
+    return paper.labels().get(name, name)
+
+
+def row(name: str, proportion: float | None = None) -> str:
+    return method(name) if proportion is None else f"{method(name)} {proportion:g}"
+
+
+def run(name: str, strength: float | None) -> str:
+    if strength is None:
+        return method(name)
+    kind = METHODS.get(name)
+    sign = "λ=" if kind is not None and kind.strength_name == "strength" else ""
+    return f"{method(name)} {sign}{strength:g}"
+
+
+def vertex(n: float) -> str:
+    return f"n={n:g}"
+
+
+def spread(mean: float, sd: float, digits: int = 3) -> str:
+    """A single trial has no deviation, and none is written."""
+    return f"{mean:.{digits}f}" + ("" if math.isnan(sd) else f"±{sd:.{digits}f}")

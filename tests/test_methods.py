@@ -40,6 +40,9 @@ CASES = {
     "mas": Case(METHODS["mas"], (0.1, 1.0, 10.0), 1.0),
     "si": Case(METHODS["si"], (0.1, 1.0, 10.0), 1.0),
     "allocation": Case(METHODS["allocation"], (0, 0, 0)),
+    "ewc_moments": Case(METHODS["ewc_moments"], (1.0, 1e2, 1e4), 100.0),
+    "mas_moments": Case(METHODS["mas_moments"], (0.1, 1.0, 10.0), 1.0),
+    "si_moments": Case(METHODS["si_moments"], (0.1, 1.0, 10.0), 1.0),
     "freeze": Case(page.run(page.blocks()[0])["Freeze"], (0.1, 0.25, 0.5), 0.5),  # type: ignore[arg-type]
 }
 

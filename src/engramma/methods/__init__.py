@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engramma.methods.allocation import Allocation, Grouped
 from engramma.methods.method import Awake, Method, Now, Vanilla
+from engramma.methods.moments import EWCMoments, MASMoments, Moments, SIMoments
 from engramma.methods.penalty import EWC, L2, MAS, SI, Anchored, Penalty
 from engramma.methods.projection import AGEM, GEM, Projection
 from engramma.methods.replay import Buffer, Pseudorehearsal, Rehearsal, Replay
@@ -19,6 +20,9 @@ METHODS: dict[str, type[Method]] = {
     "mas": MAS,
     "si": SI,
     "allocation": Allocation,
+    "ewc_moments": EWCMoments,
+    "mas_moments": MASMoments,
+    "si_moments": SIMoments,
 }
 
 __all__ = [
@@ -33,13 +37,17 @@ __all__ = [
     "Anchored",
     "Awake",
     "Buffer",
+    "EWCMoments",
     "Grouped",
+    "MASMoments",
     "Method",
+    "Moments",
     "Now",
     "Penalty",
     "Projection",
     "Pseudorehearsal",
     "Rehearsal",
     "Replay",
+    "SIMoments",
     "Vanilla",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engramma.methods.allocation import Allocation, Grouped
+from engramma.methods.distillation import DER, LwF
 from engramma.methods.method import Awake, Method, Now, Vanilla
 from engramma.methods.moments import EWCMoments, MASMoments, Moments, SIMoments
 from engramma.methods.penalty import EWC, L2, MAS, SI, Anchored, Penalty
@@ -23,10 +24,13 @@ METHODS: dict[str, type[Method]] = {
     "ewc_moments": EWCMoments,
     "mas_moments": MASMoments,
     "si_moments": SIMoments,
+    "der": DER,
+    "lwf": LwF,
 }
 
 __all__ = [
     "AGEM",
+    "DER",
     "EWC",
     "GEM",
     "L2",
@@ -39,6 +43,7 @@ __all__ = [
     "Buffer",
     "EWCMoments",
     "Grouped",
+    "LwF",
     "MASMoments",
     "Method",
     "Moments",

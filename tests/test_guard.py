@@ -350,7 +350,10 @@ def test_a_state_of_something_else_is_refused() -> None:
 
 def test_misuse_is_named() -> None:
     alone = {name for name, kind in METHODS.items() if issubclass(kind, Moments)}
-    assert set(ALLOWED) == set(METHODS) - {"rehearsal", "pseudorehearsal", "allocation", "der", "lwf"} - alone
+    assert (
+        set(ALLOWED)
+        == set(METHODS) - {"rehearsal", "pseudorehearsal", "allocation", "der", "lwf", "xdg"} - alone
+    )
     with pytest.raises(ValueError, match="method must be one of vanilla, gem"):
         Guard(model(), cross_entropy, "rehearsal")
     with pytest.raises(ValueError, match="must be a penalty or a projection, not Rehearsal"):

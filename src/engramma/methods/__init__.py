@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engramma.methods.allocation import Allocation, Grouped
 from engramma.methods.distillation import DER, LwF
+from engramma.methods.gating import Gated, XdG
 from engramma.methods.method import Awake, Method, Now, Vanilla
 from engramma.methods.moments import EWCMoments, MASMoments, Moments, SIMoments
 from engramma.methods.penalty import EWC, L2, MAS, SI, Anchored, Penalty
@@ -26,6 +27,7 @@ METHODS: dict[str, type[Method]] = {
     "si_moments": SIMoments,
     "der": DER,
     "lwf": LwF,
+    "xdg": XdG,
 }
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "Awake",
     "Buffer",
     "EWCMoments",
+    "Gated",
     "Grouped",
     "LwF",
     "MASMoments",
@@ -55,4 +58,5 @@ __all__ = [
     "Replay",
     "SIMoments",
     "Vanilla",
+    "XdG",
 ]

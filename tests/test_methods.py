@@ -45,6 +45,7 @@ CASES = {
     "si_moments": Case(METHODS["si_moments"], (0.1, 1.0, 10.0), 1.0),
     "der": Case(METHODS["der"], (0.1, 0.4, 1.0), 0.3),
     "lwf": Case(METHODS["lwf"], (0.1, 1.0, 3.0), 1.0),
+    "dreams": Case(METHODS["dreams"], (0.1, 0.5, 1.5), 1.0),
     "xdg": Case(METHODS["xdg"], (1.0, 1e2, 1e4), 0.3),
     "freeze": Case(page.run(page.blocks()[0])["Freeze"], (0.1, 0.25, 0.5), 0.5),  # type: ignore[arg-type]
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engramma.methods.allocation import Allocation, Grouped
 from engramma.methods.distillation import DER, LwF
+from engramma.methods.dreams import Dreams
 from engramma.methods.gating import Gated, XdG
 from engramma.methods.method import Awake, Method, Now, Vanilla
 from engramma.methods.moments import EWCMoments, MASMoments, Moments, SIMoments
@@ -28,6 +29,7 @@ METHODS: dict[str, type[Method]] = {
     "der": DER,
     "lwf": LwF,
     "xdg": XdG,
+    "dreams": Dreams,
 }
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "Anchored",
     "Awake",
     "Buffer",
+    "Dreams",
     "EWCMoments",
     "Gated",
     "Grouped",

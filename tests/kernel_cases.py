@@ -76,7 +76,7 @@ def case(
     theta = spread * normal(replicas, memories, neurons)
     h = reference.product(probe, theta) / neurons
     a = theta[..., -scored:] / neurons
-    g, target = normal(replicas, items, scored), normal(rows, items, scored).sign()
+    g, target = normal(replicas, items, scored), normal(rows, items, scored).clamp(-1, 1)
     share = normal(rows, items).abs() / items
     u = -probe[..., -scored:] if signed else None
     made = (probe, theta, h, a, g, target, share, u)

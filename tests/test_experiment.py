@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from engramma import checks
 from engramma.experiment import VARYING, Experiment, read, read_toml
-from engramma.methods import AGEM, METHODS, Method
+from engramma.methods import AGEM, METHODS, Method, Penalty
 from engramma.optimiser import ORDERS
 from engramma.paper import numbers as paper
 from engramma.runs import study
@@ -65,7 +65,8 @@ junk = st.recursive(
 
 def strong(settings: dict[str, Any]) -> dict[str, Any]:
     """With a strength, where it must be given."""
-    return {"strength": 1.0, **settings} if settings.get("method") in LAMBDAS else settings
+    kind = METHODS.get(settings.get("method", "vanilla"), Method)
+    return {"strength": 1.0, **settings} if issubclass(kind, Penalty) else settings
 
 
 def refusal(call: Callable[[Any], Any], argument: Any) -> str | None:

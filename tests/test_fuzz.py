@@ -23,7 +23,7 @@ import pytest
 import torch
 
 from engramma.experiment import Experiment, read, read_toml
-from engramma.methods import METHODS
+from engramma.methods import METHODS, Moments
 from engramma.runs import pack as packs
 from engramma.runs import study
 from engramma.runs.estimate import estimate
@@ -267,7 +267,8 @@ def broken_off(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Store, list[Experiment], Path]:
     """A pack that was stopped in its third task, and the checkpoint that it left."""
-    sizes = {"data": "digits", "items": 20, "memories": 3, "epochs": 2, "tasks": 3}
+    sizes: dict[str, Any] = {"data": "digits", "items": 20, "memories": 3, "epochs": 2, "tasks": 3}
+    sizes |= {"strength": 1.0} if issubclass(METHODS[request.param], Moments) else {}
     pack = [read(sizes, {"method": request.param, "seed": seed}) for seed in (0, 1)]
 
     def stop(e: Any, replicas: int, task: int, epoch: int) -> None:

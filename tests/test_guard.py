@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from engramma import measures
-from engramma.methods import AGEM, EWC, GEM, L2, MAS, METHODS, SI, Penalty, Rehearsal
+from engramma.methods import AGEM, EWC, GEM, L2, MAS, METHODS, SI, EWCMoments, Moments, Penalty, Rehearsal
 from engramma.models.guard import ALLOWED, Guard
 from engramma.models.layer import DenseMemoryLayer
 
@@ -349,11 +349,19 @@ def test_a_state_of_something_else_is_refused() -> None:
 
 
 def test_misuse_is_named() -> None:
-    assert set(ALLOWED) == set(METHODS) - {"rehearsal", "pseudorehearsal", "allocation"}
+    alone = {name for name, kind in METHODS.items() if issubclass(kind, Moments)}
+    assert (
+        set(ALLOWED)
+        == set(METHODS)
+        - {"rehearsal", "pseudorehearsal", "allocation", "der", "lwf", "xdg", "dreams"}
+        - alone
+    )
     with pytest.raises(ValueError, match="method must be one of vanilla, gem"):
         Guard(model(), cross_entropy, "rehearsal")
     with pytest.raises(ValueError, match="must be a penalty or a projection, not Rehearsal"):
         Guard(model(), cross_entropy, Rehearsal())
+    with pytest.raises(ValueError, match="method must be without second moments with a guard"):
+        Guard(model(), cross_entropy, EWCMoments())
     with pytest.raises(ValueError, match="strength must be None for the method 'vanilla'"):
         Guard(model(), cross_entropy, "vanilla", 1.0)
     with pytest.raises(ValueError, match="labels must be true where fisher is batch"):

@@ -1,13 +1,15 @@
-"""L2, EWC, MAS and SI against the penalties they stand for."""
+"""L2, EWC, MAS and SI, with second moments and without, against the penalties they stand for."""
 
 from __future__ import annotations
+
+import itertools
 
 import pytest
 import torch
 from torch import Tensor
 
 from engramma.interactions import LeakyRectifiedPolynomial, RectifiedPolynomial
-from engramma.methods import EWC, L2, MAS, SI, Now, Penalty
+from engramma.methods import EWC, L2, MAS, SI, EWCMoments, MASMoments, Moments, Now, Penalty, SIMoments
 from engramma.network import DenseMemory, Items
 from engramma.optimiser import Optimiser
 from engramma.replicas import Replicas
@@ -263,6 +265,98 @@ def test_synaptic_intelligence(path: str, stream, network, random, near) -> None
     assert state.path is not None
     assert not state.path.any()  # the next task's path begins anew, from here
     assert torch.equal(state.origin, end)
+
+
+CURVED: list[Moments] = [
+    EWCMoments((3e2, 2e3)),
+    MASMoments((3e4, 2e5)),
+    SIMoments((0.3, 2.0), damping=0.1),
+    EWCMoments((3e2, 2e3), merge="online", decay=0.5),
+    MASMoments((3e4, 2e5), merge="separate"),
+    SIMoments((0.3, 2.0), decay=0.5, unit=True),
+]
+
+
+@pytest.mark.parametrize("method", CURVED, ids=repr)
+def test_steer_with_moments_is_the_derivative_of_how_far_overlaps_have_moved(
+    method: Moments,
+    stream,
+    network,
+    random,
+    near,
+) -> None:
+    """sum over tasks and memories of F times the mean over the task's items of ((theta - theta*) . x)^2, and
+    the class neurons' weights one by one; written out item by item, and differentiated by autograd."""
+    state, anchors = lived(method, stream, network, random)
+    if method.unit:
+        anchors = [(omega / omega.mean((1, 2), keepdim=True), at) for omega, at in anchors]
+    theta, grad, visible = random().requires_grad_(), random(), network.visible
+    half, strengths = 0.5 if isinstance(method, EWCMoments) else 1.0, method.strength
+    assert isinstance(strengths, tuple)
+
+    def moved(task: int, r: int, away: Tensor) -> Tensor:
+        """Mean square of the overlap of `away` with the items of a task."""
+        items = stream[task].train.probe[r, :, :visible]
+        return torch.stack([(away @ x) ** 2 for x in items]).mean()
+
+    penalty = theta.new_zeros(())
+    for r, m in itertools.product((0, 1), range(theta.shape[1])):
+        sums = [omega[r, m, :visible].sum() / visible for omega, _ in anchors]  # items of signs: a trace of V
+        single = [omega[r, m, visible:] for omega, _ in anchors]
+        away = [theta[r, m] - at[r, m] for _, at in anchors]
+        if method.merge == "separate":
+            terms = sum(sums[k] * moved(k, r, away[k][:visible]) for k in (0, 1))
+            terms = terms + sum((single[k] * away[k][visible:] ** 2).sum() for k in (0, 1))
+        else:  # one term, which fades
+            old, (last, own) = method.decay, (away[1][:visible], away[1][visible:])
+            mean = (old * moved(0, r, last) + moved(1, r, last)) / (old + 1)
+            terms = (old * sums[0] + sums[1]) * mean + ((old * single[0] + single[1]) * own**2).sum()
+        penalty = penalty + strengths[r] * half * terms
+    (expected,) = torch.autograd.grad(penalty, theta)
+    now = Now(network, stream[2], 1, 0, REPLICAS)
+    torch.testing.assert_close(method.steer(state, now, theta.detach(), grad), grad + expected, **near)
+    assert expected[..., :visible].abs().amax((1, 2)).min() > 1e-5
+
+
+@pytest.mark.parametrize(("method", "value"), [(EWCMoments(), loss), (MASMoments(), output)])
+def test_of_items_of_signs_the_factor_is_every_visible_weights_importance(
+    method: Moments,
+    value,
+    stream,
+    network,
+    random,
+    near,
+) -> None:
+    """So that the diagonal of F A is the penalty without moments: its importances, by autograd."""
+    theta = random()
+    state = method.consolidate(method.start(theta), Now(network, stream[0], 1, 0, REPLICAS), theta)
+    omega: Tensor = loop(network, theta, stream[0].train, value, 2)
+    (factor,), (moment,) = state.factors, state.moments
+    diagonal = factor[..., None] * moment.diagonal(dim1=1, dim2=2)[:, None]
+    torch.testing.assert_close(diagonal, omega[..., : network.visible], **near)
+    torch.testing.assert_close(state.weight[..., network.visible :], omega[..., network.visible :], **near)
+
+
+def test_replicas_of_a_seed_share_a_moment_and_none_looks_at_another(make_stream, make_network, near) -> None:
+    """Two strengths of each of two seeds: an A a seed, and each replica's step is its own."""
+    four = Replicas((0, 0, 1, 1))
+    stream = make_stream(four, items=20)
+    net = make_network(stream, beta=4.0)
+    draw = torch.Generator().manual_seed(0)
+    ends, theta, grad = torch.randn(3, 4, 5, stream.neurons, generator=draw, dtype=torch.float64).to(
+        stream[0].train.target
+    )
+    method = EWCMoments((0.1, 0.2, 0.3, 0.4))
+    state = method.consolidate(method.start(theta), Now(net, stream[0], 1, 0, four), ends)
+    assert state.moments[0].shape == (2, net.visible, net.visible)
+    found = method.steer(state, Now(net, stream[1], 1, 0, four), theta, grad)
+    for r, (seed, strength) in enumerate(zip(four.seeds, (0.1, 0.2, 0.3, 0.4), strict=True)):
+        one = Replicas((seed,))
+        own, alone = make_stream(one, items=20), EWCMoments(strength)
+        part = slice(r, r + 1)
+        state = alone.consolidate(alone.start(theta[part]), Now(net, own[0], 1, 0, one), ends[part])
+        step = alone.steer(state, Now(net, own[1], 1, 0, one), theta[part], grad[part])
+        torch.testing.assert_close(found[part], step, **near)
 
 
 @pytest.mark.parametrize(

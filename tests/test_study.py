@@ -21,8 +21,9 @@ import numpy as np
 import pytest
 import torch
 
+from engramma.checks import method_class
 from engramma.experiment import Experiment, read
-from engramma.methods import METHODS, Buffer, Now, Replay
+from engramma.methods import METHODS, Buffer, Method, Now, Replay
 from engramma.network import Items
 from engramma.runs import pack as packs
 from engramma.runs import planning, study
@@ -39,7 +40,7 @@ STRENGTHS = {"l2": 1e-4, "ewc": 10.0, "mas": 1.0, "si": 1.0}
 
 def small(**changes: Any) -> Experiment:
     method = changes.get("method", "vanilla")
-    given = {"strength": STRENGTHS.get(method, 0.3)} if method not in ("vanilla", "allocation") else {}
+    given = {"strength": STRENGTHS.get(method, 0.3)} if method_class(method).strength_name else {}
     return read(SMALL, given, changes)
 
 
@@ -198,7 +199,7 @@ def test_broken_off_while_records_are_written(
     """Nothing is trained again: scores, curves, the method's report and the seconds come from the file."""
     pack = [small(seed=seed, method=method) for seed in range(3)]
     whole = run(pack, Store(tmp_path / "a")).records
-    assert bool(whole[0].facts["report"]) == (method != "vanilla" and method != "rehearsal")
+    assert bool(whole[0].facts["report"]) == (method_class(method).report is not Method.report)
     store = Store(tmp_path / "b")
     write = Store.write
 

@@ -1,4 +1,4 @@
-"""The loss of one scored neuron: its score o against its target t, -1 or +1.
+"""The loss of one scored neuron: its score o against its target t, from -1 to +1.
 
 Axes are free: both functions act on each entry alone.
 """

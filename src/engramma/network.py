@@ -31,8 +31,8 @@ class Items(NamedTuple):
     """What is trained or tested on. Axis 0 is rows: one a replica, or one for several of them."""
 
     probe: Tensor  # (S,B,N) states before the scored neurons are updated
-    target: Tensor  # (S,B,K) what the scored neurons should become, -1 or +1
-    weight: Tensor  # (S,B) 1, or 0 for padding where replicas have unequal numbers of items
+    target: Tensor  # (S,B,K) what the scored neurons should become: -1 or +1, or between them
+    weight: Tensor  # (S,B) how much each counts: 0 is padding, where replicas have unequal numbers of items
     ids: Tensor  # (S,B) int64, the same item has the same id wherever it is replayed
 
     def row(self, pick: slice | Tensor) -> Items:

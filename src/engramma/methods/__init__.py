@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from engramma.methods.allocation import Allocation, Grouped
+from engramma.methods.distillation import DER, LwF
+from engramma.methods.dreams import Dreams
+from engramma.methods.gating import Gated, XdG
 from engramma.methods.method import Awake, Method, Now, Vanilla
+from engramma.methods.moments import EWCMoments, MASMoments, Moments, SIMoments
 from engramma.methods.penalty import EWC, L2, MAS, SI, Anchored, Penalty
 from engramma.methods.projection import AGEM, GEM, Projection
 from engramma.methods.replay import Buffer, Pseudorehearsal, Rehearsal, Replay
@@ -19,10 +23,18 @@ METHODS: dict[str, type[Method]] = {
     "mas": MAS,
     "si": SI,
     "allocation": Allocation,
+    "ewc_moments": EWCMoments,
+    "mas_moments": MASMoments,
+    "si_moments": SIMoments,
+    "der": DER,
+    "lwf": LwF,
+    "xdg": XdG,
+    "dreams": Dreams,
 }
 
 __all__ = [
     "AGEM",
+    "DER",
     "EWC",
     "GEM",
     "L2",
@@ -33,13 +45,21 @@ __all__ = [
     "Anchored",
     "Awake",
     "Buffer",
+    "Dreams",
+    "EWCMoments",
+    "Gated",
     "Grouped",
+    "LwF",
+    "MASMoments",
     "Method",
+    "Moments",
     "Now",
     "Penalty",
     "Projection",
     "Pseudorehearsal",
     "Rehearsal",
     "Replay",
+    "SIMoments",
     "Vanilla",
+    "XdG",
 ]

@@ -25,6 +25,8 @@ class Anchored(NamedTuple):
     path: Tensor | None = None  # SI: the path integral of the task so far
     origin: Tensor | None = None  # SI: where the task began
     steps: Tensor | None = None  # SI: steps of the task so far
+    factors: tuple[Tensor, ...] = ()  # with second moments: F (R,M) of each task
+    moments: tuple[Tensor, ...] = ()  # A (S,V,V) of each task, one for every row of items
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,12 @@ class Penalty(Method):
     def importance(self, state: Anchored, now: Now, theta: Tensor) -> Tensor:
         """(R,M,N): omega of the task just learned."""
 
+    def scaled_importance(self, state: Anchored, now: Now, theta: Tensor) -> Tensor:
+        omega = self.importance(state, now, theta)
+        if self.unit:
+            omega = omega / omega.mean((1, 2), keepdim=True).clamp(min=torch.finfo(omega.dtype).tiny)
+        return omega
+
     def start(self, theta: Tensor) -> Anchored:
         return Anchored(torch.zeros_like(theta), torch.zeros_like(theta))
 
@@ -82,9 +90,7 @@ class Penalty(Method):
         return strength * self.half * torch.as_tensor(total)
 
     def consolidate(self, state: Anchored, now: Now, theta: Tensor) -> Anchored:
-        omega = self.importance(state, now, theta)
-        if self.unit:
-            omega = omega / omega.mean((1, 2), keepdim=True).clamp(min=torch.finfo(omega.dtype).tiny)
+        omega = self.scaled_importance(state, now, theta)
         if self.merge == "separate":
             return state._replace(weight=state.weight + omega, pull=state.pull + omega * theta)
         weight = self.decay * state.weight + omega
@@ -184,9 +190,8 @@ class SI(Penalty):
         return self.moves
 
     def start(self, theta: Tensor) -> Anchored:
-        zero = torch.zeros_like(theta)
         steps = torch.zeros(len(theta), dtype=theta.dtype, device=theta.device)
-        return Anchored(zero, zero, zero, theta.clone(), steps)
+        return super().start(theta)._replace(path=torch.zeros_like(theta), origin=theta.clone(), steps=steps)
 
     def observe(self, state: Anchored, now: Now, grad: Tensor, step: Tensor, move: Tensor) -> Anchored:
         assert state.path is not None

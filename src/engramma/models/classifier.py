@@ -26,7 +26,7 @@ from engramma.train import train
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 # A classifier learns one task at a time and never hears how many there will be: nothing can be allotted.
-LEARNED_BY = tuple(name for name in METHODS if name != "allocation")
+LEARNED_BY = tuple(name for name in METHODS if name not in ("allocation", "xdg"))
 
 
 class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):

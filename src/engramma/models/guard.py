@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from engramma.checks import of_strength
-from engramma.methods import EWC, METHODS, Method, Now, Penalty, Projection, Vanilla
+from engramma.methods import EWC, METHODS, Method, Moments, Now, Penalty, Projection, Vanilla
 from engramma.methods.state import flatten, known, unflatten
 from engramma.network import DenseMemory, Items
 from engramma.replicas import Replicas
@@ -40,7 +40,11 @@ from engramma.streams import Task
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Measure = Callable[[Tensor, Tensor, Tensor], Tensor]  # of theta (P,), inputs and targets
-ALLOWED = tuple(name for name, kind in METHODS.items() if issubclass(kind, Penalty | Projection | Vanilla))
+ALLOWED = tuple(
+    name
+    for name, kind in METHODS.items()
+    if issubclass(kind, Penalty | Projection | Vanilla) and not issubclass(kind, Moments)
+)
 
 
 class Guard:
@@ -311,6 +315,8 @@ def _method(method: str | Method, strength: float | None) -> Method:
         raise ValueError("strength must be None where method is not a name: set it in the method")
     if not isinstance(method, Penalty | Projection | Vanilla):
         raise ValueError(f"method must be a penalty or a projection, not {type(method).__name__}")
+    if isinstance(method, Moments):
+        raise ValueError("method must be without second moments with a guard, which knows no neurons")
     if method.watches == "meant":
         raise ValueError("moves must be taken with a guard, which sees what an optimiser did alone")
     if isinstance(method, EWC) and (method.fisher, method.labels) == ("batch", "predicted"):

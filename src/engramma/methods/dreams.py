@@ -1,0 +1,121 @@
+"""Dreams: before every task the network is asked what it makes of made-up items of the earlier ones.
+
+    pixel i of a dream is on with probability (1 + mean_i) / 2, each by itself
+    target = (1 - label) tanh o + label t,   o the scores of the network as it is before the task
+
+No item is kept. `of` "classes": the mean of a dream is that of a class of an earlier task, drawn as often as
+it had items, and t is that class; kept are these means. `of` "memories": it is a memory, drawn in proportion
+to the mean of f(similarity) that it had with the task's items, and blurred: mean_i = erf(theta_i / (noise
+sqrt 2)), so that a pixel is the sign of its weight and normal noise; t is the class that scores highest. Kept
+is one number a memory. Dreams are made anew before each task and answered by the network of then: answers are
+handed on from task to task, and no dream is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engramma.methods.distillation import answers
+from engramma.methods.method import Awake, Method, Now
+from engramma.methods.replay import check_proportion, limit, proportion_counts
+from engramma.network import Items
+
+
+class Dreamt(NamedTuple):
+    share: tuple[Tensor, ...]  # of each task (S,C) or (R,M): how often a class or a memory is dreamt of
+    mean: tuple[Tensor, ...]  # of each task (S,C,V), where classes are dreamt of
+    items: Items | None  # while a task is learned
+
+
+@dataclass(frozen=True)
+class Dreams(Method):
+    """`proportion`: dreams of each earlier task, per training item of the new one; may exceed 1. `label`: how
+    much of a target is the name of the class, the rest being what the network answers."""
+
+    strength_name: ClassVar[str | None] = "proportion"
+
+    proportion: float | tuple[float, ...] = 0.5
+    of: str = "classes"
+    label: float = 0.5
+    noise: float = 0.8
+
+    def __post_init__(self) -> None:
+        check_proportion(self.proportion)
+        if self.of not in ("classes", "memories"):
+            raise ValueError(f"of must be classes or memories, not {self.of!r}")
+        if not 0 <= self.label <= 1:
+            raise ValueError(f"label must be between 0 and 1, not {self.label}")
+        if not 0 < self.noise < float("inf"):
+            raise ValueError(f"noise must be above 0, not {self.noise}")
+
+    @classmethod
+    def rehearsed(
+        cls, settings: dict[str, Any], strength: float | None, items: int, task: int
+    ) -> tuple[float, float]:
+        return (strength or 0) * items * task, super().rehearsed(settings, strength, items, task)[1]
+
+    @classmethod
+    def state_arrays(cls, tasks: int) -> int:
+        return tasks  # fewer classes than memories; dreams are items
+
+    def start(self, theta: Tensor) -> Dreamt:
+        return Dreamt((), (), None)
+
+    def awaken(self, state: Dreamt, now: Now, theta: Tensor) -> Awake:
+        counts = proportion_counts(self.proportion, now.task.train.probe.shape[1])
+        if state.share and max(counts):
+            dreams = [self.dream(state, task, now, theta, max(counts)) for task in range(len(state.share))]
+            items = Items.join(*(limit(part, counts, len(theta)) for part in dreams))
+            state = state._replace(items=items)
+        return super().awaken(state, now, theta)
+
+    def rehearse(self, state: Dreamt, now: Now) -> Items | None:
+        return state.items
+
+    def dream(self, state: Dreamt, task: int, now: Now, theta: Tensor, count: int) -> Items:
+        """`count` dreams of an earlier task for every replica."""
+        net, key, each = now.network, (now.task.index, task), len(theta) // len(state.share[task])
+        share = state.share[task].repeat_interleave(each, 0)
+        if state.mean:
+            mean = state.mean[task].repeat_interleave(each, 0)
+        else:
+            mean = torch.erf(theta[..., : net.visible] / (self.noise * 2**0.5))
+        luck = torch.as_tensor(now.rng.draw(lambda g: g.random(count), "dreamt of", *key)).to(share)
+        which = torch.searchsorted((share / share.sum(1, keepdim=True)).cumsum(1), luck)
+        which = which.clamp(max=share.shape[1] - 1)
+        luck = now.rng.draw(
+            lambda g: g.random((count, net.visible), dtype=np.float32), "pixels of dreams", *key
+        )
+        chance = (1 + mean.gather(1, which[..., None].expand(-1, -1, net.visible))) / 2
+        shape = (len(theta), count, net.neurons)
+        probe = torch.full(shape, -1.0, dtype=theta.dtype, device=theta.device)
+        probe[..., : net.visible][torch.as_tensor(luck).to(chance) < chance] = 1.0
+        if (identity := now.task.identity) is not None:
+            probe[..., identity] = -1.0
+            probe[..., identity.start + task] = 1.0
+        probe = net.kernel.prepare(probe, theta.dtype)
+        then = answers(net, theta, probe)
+        name = net.answer(then)
+        if state.mean and net.classes:
+            name = torch.full_like(then, -1.0).scatter_(2, which[..., None], 1.0)
+        ids = (task << 32) + (1 << 31) + torch.arange(count, device=theta.device)
+        target = (1 - self.label) * then + self.label * name
+        return Items(probe, target, torch.ones_like(then[..., 0]), ids.expand(len(theta), -1))
+
+    def consolidate(self, state: Dreamt, now: Now, theta: Tensor) -> Dreamt:
+        net, items = now.network, now.task.train
+        if self.of == "memories":
+            f = net.interaction.value(net.similarity(theta, items.probe)).clamp(min=0)
+            weight = items.weight.repeat_interleave(len(theta) // len(items.weight), 0)
+            return Dreamt((*state.share, (f * weight[..., None]).sum(1).to(theta)), (), None)
+        x = items.probe[..., : net.visible].to(theta)
+        member = (items.target > 0).to(theta) if net.classes else torch.ones_like(x[..., :1])
+        member = member * items.weight[..., None]
+        share = member.sum(1)
+        mean = member.mT @ x / share.clamp(min=torch.finfo(x.dtype).tiny)[..., None]
+        return Dreamt((*state.share, share), (*state.mean, mean), None)

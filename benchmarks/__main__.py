@@ -1,7 +1,8 @@
-"""python -m benchmarks [name ...]: all of them without a name."""
+"""python -m benchmarks [name ... | name options]: all of them without a name."""
 
 from __future__ import annotations
 
+import itertools
 import sys
 from importlib import import_module
 
@@ -12,11 +13,16 @@ LONG = ("temperature", "awake")  # run alone, by name
 
 
 def main(arguments: list[str]) -> int:
-    unknown = [name for name in arguments if name not in (*NAMES, *LONG)]
+    names = list(itertools.takewhile(lambda told: not told.startswith("-"), arguments))
+    unknown = [name for name in names if name not in (*NAMES, *LONG)]
     if unknown:
         print(f"benchmark must be one of {', '.join((*NAMES, *LONG))}, not {unknown[0]!r}", file=sys.stderr)
         return 2
-    for name in arguments or NAMES:
+    if len(names) != len(arguments) and len(names) != 1:
+        print("options must follow one benchmark alone", file=sys.stderr)
+        return 2
+    sys.argv = [f"benchmarks {' '.join(names)}", *arguments[len(names) :]]  # which one of them reads
+    for name in names or NAMES:
         import_module(f"benchmarks.{name}").main()
     return 0
 

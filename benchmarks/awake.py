@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import time
 
 import torch
@@ -25,7 +24,7 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, default=10)
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--data-dir")
-    told, _ = parser.parse_known_args(sys.argv[1:])
+    told = parser.parse_args()
     rows = []
     for vertex in (2.0, 20.0):
         setups = {}

@@ -117,3 +117,13 @@ def test_what_mutation_testing_names_is_there() -> None:
         assert importlib.util.find_spec(module), module
         assert files
         assert [file for file in files if not (home / file).is_file()] == []
+
+
+@pytest.mark.parametrize(("one", "other"), [("figures", "report"), ("report", "figures")])
+def test_figures_and_the_report_know_nothing_of_each_other(one: str, other: str) -> None:
+    """What both need stands beside them in the room, once."""
+    used = {
+        name for path in (ROOT / "show" / one).glob("*.py") for name in imports(ast.parse(path.read_text()))
+    }
+    assert "engramma.show" in used
+    assert [name for name in used if name.startswith(f"engramma.show.{other}")] == []

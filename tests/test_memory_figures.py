@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -97,3 +99,16 @@ def test_memories_of_several_methods_are_not_mixed():
     with pytest.raises(ValueError, match=r"one method at a time, not of Vanilla, GEM 0\.5"):
         figures.memory_images([one, other])
     assert figures.memory_images([other]).get_suptitle() == "GEM 0.5"
+
+
+def test_memories_are_looked_at_in_full_precision_however_they_were_trained():
+    run = with_memories()
+    other = replace(run, description={**run.description, "dtype": "float32"})
+    full, single = memories.trained(run), memories.trained(other)
+    assert single.theta.dtype == single.stream.test(0).target.dtype == torch.float64
+    assert np.array_equal(memories.speakers(single), memories.speakers(full))
+
+
+def test_a_record_without_memories_says_how_to_have_them():
+    with pytest.raises(ValueError, match="memories of some tasks are missing: run with --keep-memories"):
+        memories.trained(replace(with_memories(), kept=None))

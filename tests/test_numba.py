@@ -122,6 +122,13 @@ def test_kernels_are_found_by_name() -> None:
             kernel_for(device, name, mixed=True)
 
 
+def test_without_its_compiler_a_kernel_is_missed_only_if_it_was_named(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "engramma.kernels.numba.cpu", None)
+    assert kernel_for("cpu") is reference
+    with pytest.raises(ImportError):
+        kernel_for("cpu", "numba")
+
+
 @pytest.mark.parametrize("n", [2, 20])
 def test_a_saturated_neuron_still_pulls_in_mixed_precision(n: float) -> None:
     """Near |o| = 12 the slope of tanh is 1.5e-10, which 1 - tanh^2 has in float64 and not in float32."""

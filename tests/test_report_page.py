@@ -83,6 +83,20 @@ def test_every_panel_shows_something(look, page_file):
     assert page.locator("#memory-detail .near figure").count() == 6
 
 
+def test_runs_at_several_strengths_have_no_mean_in_common(look, page_file):
+    page = look(page_file)
+    row = page.locator("#heat tbody tr", has_text="EWC")
+    several = row.locator("td").first
+    assert several.text_content() == "several"
+    assert several.get_attribute("title") == "6 runs, which differ in strength: no one mean is theirs"
+
+
+def test_a_search_alone_has_its_column(look, tmp_path, records):
+    search = [r for r in records if r.description["method"] == "ewc"]
+    page = look(report(search, tmp_path / "page.html", networks=0))
+    assert page.locator("#heat tbody td", has_text="several").count() == 1
+
+
 def test_heat_map_sorts_and_filters(look, page_file):
     page = look(page_file)
     page.locator("#table-run").uncheck()

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from importlib import import_module
 from types import ModuleType
 
 import torch
@@ -34,6 +35,10 @@ from engramma.kernels.compiled import WRITTEN_OUT
 from engramma.losses import Loss
 
 log = logging.getLogger("engramma")
+
+# {kind of device: (the folder of its compiled kernels, the one of them in the memories' own precision)}.
+# They are imported where they run: a compiler need not be there.
+COMPILED = {"cuda": ("triton", "gpu"), "cpu": ("numba", "cpu")}
 
 
 def one_that_knows(kernel: ModuleType, f: Interaction, loss: Loss) -> ModuleType:
@@ -60,35 +65,19 @@ def kernel_for(device: torch.device | str, name: str = "auto", mixed: bool = Fal
     (`triton.mixed`).
     """
     kind = torch.device(device).type
-    if mixed:
-        if (kind, name) in (("cuda", "auto"), ("cuda", "triton")):
-            from engramma.kernels.triton import mixed as found
-        elif (kind, name) in (("cpu", "auto"), ("cpu", "numba")):
-            from engramma.kernels.numba import mixed as found
-        else:
-            raise ValueError(
-                f"dtype mixed needs Triton on CUDA or numba on the CPU, not kernel {name} on {kind}; "
-                "use float64 or float32"
-            )
-        return found
-    if name == "reference":
-        return reference
-    if name in ("auto", "triton") and kind == "cuda":
+    folder, plain = COMPILED.get(kind, ("", ""))
+    compiled = folder != "" and name in ("auto", folder)
+    if mixed and not compiled:
+        raise ValueError(
+            f"dtype mixed needs Triton on CUDA or numba on the CPU, not kernel {name} on {kind}; "
+            "use float64 or float32"
+        )
+    if compiled:
         try:
-            from engramma.kernels.triton import gpu as triton_gpu
+            return import_module(f"engramma.kernels.{folder}.{'mixed' if mixed else plain}")
         except ImportError:
-            if name == "triton":
+            if mixed or name != "auto":
                 raise
-            return reference
-        return triton_gpu
-    if name in ("auto", "numba") and kind == "cpu":
-        try:
-            from engramma.kernels.numba import cpu as numba_cpu
-        except ImportError:
-            if name == "numba":
-                raise
-            return reference
-        return numba_cpu
-    if name == "auto":
+    if name in ("auto", "reference"):
         return reference
     raise ValueError(f"kernel must be auto, reference, numba (on the CPU) or triton (on CUDA), not {name!r}")

@@ -19,7 +19,9 @@ from engramma.network import DenseMemory
 from engramma.replicas import generator
 from engramma.show import labels
 from engramma.show import select as trials
+from engramma.show.answering import answering
 from engramma.show.figures import style
+from engramma.show.opened import opened
 from engramma.store.scores import Recorded
 from engramma.streams import ClassStream, Stream
 
@@ -36,22 +38,10 @@ class Trained(NamedTuple):
 
 def trained(record: Recorded, data_dir: Path | str | None = None) -> Trained:
     """The network, the stream and the memories of a record, as they were when it ended."""
-    from engramma.runs.setup import build
-    from engramma.show.answering import answering
-    from engramma.store.records import experiment_of
-
-    experiment = experiment_of(record.description)
-    built = build([experiment], data_dir=data_dir)
-    kept = record.memories(len(built.stream) - 1)
-    if kept is None:
-        raise ValueError("the record has no memories: run with --keep-memories to keep them")
-    theta = torch.as_tensor(kept).to(built.theta)[None]
-    if theta.shape[-1] != built.theta.shape[-1]:  # how large the network is, the data say
-        raise ValueError("the record's memories are not of the size of its network")
+    built, network, theta = opened(record, data_dir, [trials.setting(record, "tasks") - 1])
     label = style.literal(trials.row_labels([record])[0])
-    network = built.network.at(built.optimiser.beta(experiment.epochs, theta))
     answers = answering(record, built, network, theta.expand(len(built.stream), -1, -1))
-    return Trained(answers[-1], built.stream, theta, experiment.seed, label)
+    return Trained(answers[-1], built.stream, theta, built.replicas.seeds[0], label)
 
 
 def by_vertex(records: Sequence[Recorded], images: bool, data_dir: Path | str | None) -> dict[float, Trained]:

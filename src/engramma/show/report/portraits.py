@@ -22,9 +22,9 @@ from engramma.methods import Grouped, Now, Projection, Replay
 from engramma.methods.allocation import SHARPNESS
 from engramma.network import DenseMemory, Items
 from engramma.replicas import generator
-from engramma.runs.setup import Built, build
+from engramma.runs.setup import Built
 from engramma.show.answering import answering
-from engramma.store.records import experiment_of
+from engramma.show.opened import opened
 from engramma.store.scores import Recorded
 from engramma.streams import ClassStream, View
 from engramma.streams.datasets import DataError
@@ -57,25 +57,6 @@ def weights_of(portrait: dict[str, Any]) -> np.ndarray:
 
 def has_memories(record: Recorded) -> bool:
     return record.diverged is None and record.memories(0) is not None
-
-
-def opened(
-    record: Recorded, data_dir: str | Path | None, tasks: Sequence[int] | None = None
-) -> tuple[Built, DenseMemory, torch.Tensor]:
-    """What a run was built of, its network as it was at the end, its memories (T,M,N) after `tasks` (all)."""
-    # Looked at in full precision on the CPU, wherever and however it was trained.
-    experiment = experiment_of(record.description).but(dtype="float64")
-    built = build([experiment], kernel="reference", data_dir=data_dir)
-    if built.theta.numel() > 100_000:  # now the faster kernels are worth their start
-        built = build([experiment], data_dir=data_dir)
-    network = built.network.at(built.optimiser.beta(built.optimiser.epochs, built.theta))
-    found = [record.memories(k) for k in (range(len(built.stream)) if tasks is None else tasks)]
-    if any(m is None for m in found):
-        raise DataError("memories of some tasks are missing")
-    theta = torch.as_tensor(np.stack(found), dtype=torch.float64)  # type: ignore[arg-type]
-    if theta.shape[-1] != built.theta.shape[-1]:  # how large the network is, the data say
-        raise DataError("its memories are not of the size of its network")
-    return built, network, theta
 
 
 def prototype_index(record: Recorded, data_dir: str | Path | None = None, items: int = 100) -> float:

@@ -11,7 +11,7 @@ function startCurves() {
   const fill = () => {
     const those = DATA.curves.filter((c) => c.label === method.value);
     const vertices = unique(those.map((c) => c.vertex)).sort((a, b) => a - b);
-    options(vertex, vertices.map((v) => [v, `n = ${v}`]), vertex.value);
+    options(vertex, vertices.map((v) => [v, `n=${v}`]), vertex.value);
     const seeds = unique(those.filter((c) => String(c.vertex) === vertex.value).map((c) => c.seed));
     options(seed, [["all", seeds.length > 1 ? `all ${seeds.length}` : "the only one"], ...(seeds.length > 1 ? seeds.map((s) => [s, String(s)]) : [])], seed.value);
   };
@@ -36,7 +36,7 @@ function startCurves() {
         fillcolor: faded(colour(t), 0.07), line: { width: 0 }, layer: "below" });
     }
     chart(box, traces, { shapes, xaxis: { title: { text: "epoch" } }, yaxis: { title: { text: literal(DATA.summary.score.replace("_", " ")) }, range: [0, 1.02] } },
-      `Score of every task over training, ${method.value}, n = ${vertex.value}`);
+      `Score of every task over training, ${method.value}, n=${vertex.value}`);
   };
   for (const select of [method, vertex, seed]) select.addEventListener("change", () => { fill(); draw(); });
   panel(draw);
@@ -60,7 +60,7 @@ function startSearches() {
       const top = line.mean.map((m, i) => m + line.sd[i]), low = line.mean.map((m, i) => m - line.sd[i]);
       traces.push({ x: [...line.x, ...line.x.slice().reverse()], y: [...top, ...low.reverse()], fill: "toself", mode: "none",
         fillcolor: faded(ink, 0.18), hoverinfo: "skip", showlegend: false });
-      traces.push({ x: line.x, y: line.mean, name: `n = ${search.vertex} (${search.runs} runs)`, mode: "lines+markers",
+      traces.push({ x: line.x, y: line.mean, name: `n=${search.vertex} (${search.runs} runs)`, mode: "lines+markers",
         line: { color: ink, dash: DASHES[k % DASHES.length] }, marker: { symbol: MARKS[k % MARKS.length], size: 7 } });
     });
     const title = measure.selectedOptions[0].textContent;

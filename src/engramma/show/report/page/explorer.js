@@ -55,7 +55,7 @@ function shown(p, pixels, task) {
 }
 const memoryOf = (p, m) => p.theta[at.after].subarray(m * p.neurons, (m + 1) * p.neurons);
 const brightness = (p) => { const top = p.scale * 127; return (x) => x / top; };
-const nameOf = (p) => `${p.label} · n = ${p.vertex} · seed ${p.seed}`;
+const nameOf = (p) => `${p.label} · n=${p.vertex} · seed ${p.seed}`;
 
 function order(p) {
   const rank = byId("memory-sort").value, all = Array.from({ length: p.memories }, (_, m) => m), base = at.after * p.memories;

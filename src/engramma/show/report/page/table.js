@@ -59,7 +59,8 @@ function heatCell(cell, part) {
 function drawTable() {
   const view = byId("table-view").value, parts = view === "all" ? Object.keys(PARTS) : [view];
   const only = byId("table-run").checked;
-  const has = (name, k) => TABLE.rows.some((row) => (row.run || !only) && row.cells[k][name] !== null);
+  const has = (name, k) => TABLE.rows.some((row) => (row.run || !only) &&
+    (row.cells[k][name] !== null || (name === "mean" && row.cells[k].mixed.length)));
   const columns = (part) => TABLE.vertices.map((v, k) => k).filter((k) => has(PARTS[part], k));
   const groups = make("tr"), heads = make("tr"), body = make("tbody");
   groups.append(make("td"));

@@ -12,6 +12,7 @@ from reported import EVIL, SMALL
 from engramma import streams
 from engramma.experiment import read
 from engramma.runs import study
+from engramma.runs.options import Options
 from engramma.runs.setup import build
 from engramma.show.report import contents, portraits
 from engramma.show.report.write import in_script, report
@@ -121,7 +122,7 @@ def test_what_a_method_kept_is_found_again(records):
 
 def test_a_stream_of_states_has_a_portrait(tmp_path):
     run = read({"stream": "states", "vertex": 3.0, "memories": 12, "epochs": 4, "size": 60})
-    record = study.run([run], Store(tmp_path), keep_memories=True, curve_every=4).records[0]
+    record = study.run([run], Store(tmp_path), Options(keep_memories=True, curve_every=4)).records[0]
     one, scene = portraits.portrait(record)
     assert scene["shape"] == (6, 10)
     assert one["coverage"] is None

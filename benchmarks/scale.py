@@ -23,6 +23,7 @@ from benchmarks.race import write
 from engramma import studies
 from engramma.experiment import Experiment, read
 from engramma.runs import cluster, study
+from engramma.runs.options import Options
 from engramma.store.records import Record, Store
 
 ROWS = ["vanilla", "l2", "ewc", "si"]
@@ -58,7 +59,7 @@ def scaling(rounds: int) -> dict[str, Any]:
         for _ in range(rounds):
             taken[0].append(timed(lambda s: study.run(runs, s)))
             for count, client in clients.items():
-                taken[count].append(timed(lambda s, c=client: cluster.run(runs, s, c, "cpu")))
+                taken[count].append(timed(lambda s, c=client: cluster.run(runs, s, c, Options())))
     ratios = [a / b for a, b in zip(taken[1], taken[2], strict=True)]
     seconds = {count: statistics.median(each) for count, each in taken.items()}
     print(f"{len(runs)} runs: {seconds[1]:.1f} s with one worker, {seconds[2]:.1f} s with two: "
@@ -86,7 +87,7 @@ def overhead(count: int, rounds: int) -> dict[str, Any]:
         timed(lambda s: study.run(runs[:1], s))
         for _ in range(rounds):
             here.append(timed(lambda s: study.run(runs, s)))
-            there.append(timed(lambda s: cluster.run(runs, s, client, "cpu")))
+            there.append(timed(lambda s: cluster.run(runs, s, client, Options())))
             extra.append((there[-1] - here[-1]) / count)
     print(f"overhead a run that is a pack of its own: {1e3 * statistics.median(extra):.1f} ms "
           f"({1e3 * statistics.median(there) / count:.1f} ms against "

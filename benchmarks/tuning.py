@@ -20,6 +20,7 @@ from pathlib import Path
 from engramma.experiment import read
 from engramma.store.records import Store
 from engramma.search.spaces import strength_search
+from engramma.runs.options import Options
 from engramma.runs.study import run
 from engramma.search.tune import tune
 import optuna, sqlalchemy, optuna.storages
@@ -38,11 +39,11 @@ with tempfile.TemporaryDirectory() as folder:
     start, busy = time.perf_counter(), time.process_time()
     store = Store(folder + "/store")
     if sys.argv[1] == "batches of 10":
-        tune([search], store, batch=10)
+        tune([search], store)
     else:
         for step in range(20):
             strength = search.low * (search.high / search.low) ** (step / 19)
-            run([read(sizes, {"strength": strength, "seed": 1000})], store, curve_every=100)
+            run([read(sizes, {"strength": strength, "seed": 1000})], store, Options(curve_every=100))
     spent = {"seconds": time.perf_counter() - start, "cpu_seconds": time.process_time() - busy}
     assert len(store) == 20
     print(json.dumps({**spent, "peak": kept("VmHWM"), "added": kept("VmHWM") - before}))

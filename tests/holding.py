@@ -11,6 +11,7 @@ from typing import Any
 
 from engramma.experiment import Experiment
 from engramma.runs import study
+from engramma.runs.options import Options
 from engramma.runs.pack import run_pack
 from engramma.store.records import Store
 
@@ -32,13 +33,13 @@ def _held(store: Store) -> bool:
     return not text.endswith("\n") or len(store) >= int(text)
 
 
-def run_held(experiments: list[Experiment], store: Store, tick: Any, **options: Any) -> Any:
+def run_held(experiments: list[Experiment], store: Store, options: Options, tick: Any, *more: Any) -> Any:
     def wait(*moment: Any) -> None:
         while _held(store):
             time.sleep(0.01)
         tick(*moment)
 
-    return run_pack(experiments, store, tick=wait, **options)
+    return run_pack(experiments, store, options, wait, *more)
 
 
 def dask_setup(worker: Any = None) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from engramma.experiment import read
 from engramma.runs import study
+from engramma.runs.options import Options
 from engramma.store.records import Record, Store
 
 EVIL = "<script>window.hacked=1</script>\"'&"
@@ -29,4 +30,4 @@ def small_study(folder: Path) -> list[Record]:
         for x in (1.0, 30.0, 1e3)
         for s in (0, 1)
     ]
-    return study.run(runs, Store(folder), keep_memories=True, curve_every=5).records
+    return study.run(runs, Store(folder), Options(keep_memories=True, curve_every=5)).records

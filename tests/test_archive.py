@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from engramma.experiment import Experiment
+from engramma.runs.options import Options
 from engramma.runs.study import run
 from engramma.store.archive import pack, unpack
 from engramma.store.claims import part
@@ -282,7 +283,7 @@ def test_a_run_in_an_archive_is_not_run_again(store: Store, packed: Path) -> Non
 
 def test_memories_are_read_of_an_archive(tmp_path: Path) -> None:
     experiment = Experiment(data="digits", items=50, memories=3, epochs=1, tasks=2)
-    (made,) = run([experiment], Store(tmp_path / "runs"), keep_memories=True).records
+    (made,) = run([experiment], Store(tmp_path / "runs"), Options(keep_memories=True)).records
     pack(Store(tmp_path / "runs"), tmp_path / "a.tar.gz")
     found = Store(tmp_path / "a.tar.gz").find(experiment, memories=True)
     assert found is not None

@@ -27,6 +27,7 @@ from engramma.cli import app, interrupt, spelled_out
 from engramma.cli.options import given
 from engramma.experiment import Experiment, read
 from engramma.runs import study
+from engramma.runs.options import Options
 from engramma.runs.terminal import Terminal
 from engramma.store.records import Record, Store
 from engramma.streams.datasets import MNIST
@@ -111,7 +112,7 @@ def test_any_number_runs_or_is_refused_in_one_line(name: str, dtype: str, tmp_pa
     for text in EXTREMES:
         try:
             told = given({name: text})
-            study.run([read(small, own.get(name, {}), told)], Store(tmp_path), kernel="reference")
+            study.run([read(small, own.get(name, {}), told)], Store(tmp_path), Options(kernel="reference"))
         except ValueError as error:
             refusals.append(str(error))
     for said in refusals:
@@ -357,7 +358,7 @@ def test_a_method_in_a_file_in_several_processes(here: Path, caplog: pytest.LogC
         "method": "./still.py:Still",
     }
     runs = [read({**told, "vertex": float(n)}) for n in range(2, 8)]
-    done = study.run(runs, Store(here / "runs"), processes=2)
+    done = study.run(runs, Store(here / "runs"), Options(processes=2))
     assert [record.experiment for record in done.records] == runs
     assert not caplog.records
     line = f"run {TINY} --method ./still.py:Still --seeds 2 --processes 2"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from typer.testing import CliRunner
 
 from engramma import studies
 from engramma.cli import OneLine, tables
-from engramma.store import archive
+from engramma.cli import app as whole
+from engramma.show import tables as made_tables
+from engramma.store import archive, records
 from engramma.store.records import Record, Store
 
 
@@ -86,6 +89,25 @@ def test_another_score_of_the_records(app, store):
     code, _, error = ask(app, "table", "table1", "--from", store, "--score", "macro_f1")
     assert code == 2
     assert "score must be left out" in error
+
+
+def test_what_is_there_is_opened_once_and_its_table_made_once(store, tmp_path, monkeypatch):
+    """By `engramma reproduce`: for the terminal, three files and the figure."""
+    opened, made = Counter(), []
+    read, table2 = records.read_folder, made_tables.table2
+    monkeypatch.setattr(
+        records, "read_folder", lambda place, *a, **k: opened.update([place.name]) or read(place, *a, **k)
+    )
+    counted = lambda found: made.append(len(found)) or table2(found)  # noqa: E731
+    monkeypatch.setattr(made_tables, "table2", counted)
+    monkeypatch.setitem(made_tables.TABLES, "table2", counted)
+    words = ["reproduce", "table2", "--store", store, "--out", str(tmp_path), "--rows", "vanilla,ewc"]
+    done = CliRunner().invoke(whole, words)
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "demo" / "table2.pdf").is_file()
+    assert made == [24]
+    assert len(opened) == 24
+    assert set(opened.values()) == {1}
 
 
 def test_table_in_every_format(app, store, tmp_path):

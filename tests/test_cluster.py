@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from typer.testing import CliRunner
 from engramma.cli import app
 from engramma.experiment import Experiment, read
 from engramma.runs import cluster, study, workers
+from engramma.runs.options import Options
 from engramma.runs.planning import plan
 from engramma.runs.study import Work
 from engramma.search.spaces import strength_search
@@ -35,7 +37,8 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is POSI
 SIZES = ["--data", "states", "--stream", "states", "--size", "40", "--memories", "8", "--epochs", "20"]
 
 
-SELDOM: dict[str, Any] = {"curve_every": 75}  # to recall states takes longer than to learn them
+# To recall states takes longer than to learn them.
+SELDOM, AUTO = (Options(device=name, curve_every=75) for name in ("cpu", "auto"))
 
 
 def grid() -> list[Experiment]:
@@ -51,7 +54,7 @@ def grid() -> list[Experiment]:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Store:
     store = Store(tmp_path_factory.mktemp("undisturbed"))
-    study.run(grid(), store, **SELDOM)
+    study.run(grid(), store, SELDOM)
     return store
 
 
@@ -105,7 +108,7 @@ def test_a_worker_killed_mid_run_is_made_up_for(standing: Parts, tmp_path: Path,
 
     with cluster.joined(standing.address) as client:
         client.wait_for_workers(3)
-        outcome = cluster.run(grid(), store, client, "cpu", watch=once(strike), **SELDOM)
+        outcome = cluster.run(grid(), store, client, SELDOM, once(strike))
     assert victim.poll() is not None
     assert [r.name for r in outcome.records] == [e.name for e in grid()]
     complete(store, undisturbed)
@@ -130,12 +133,12 @@ def test_a_scheduler_killed_is_said_and_the_study_goes_on_with_another(
         pytest.raises(OSError, match=r"the scheduler was lost; .* the same command goes on"),
         cluster.joined(parts.address) as client,
     ):
-        cluster.run(grid(), store, client, watch=once(strike), **SELDOM)
+        cluster.run(grid(), store, client, AUTO, once(strike))
     assert 0 < len(store) < len(grid())
     before = set(store.names())
     let_go(store)
     with cluster.joined(standing.address) as client:
-        outcome = cluster.run(grid(), store, client, "cpu", **SELDOM)
+        outcome = cluster.run(grid(), store, client, SELDOM)
     assert outcome.found >= len(before)
     worker.wait(60)  # it has seen that its scheduler is gone
     complete(store, undisturbed)
@@ -163,7 +166,7 @@ def test_a_scheduler_that_comes_back_is_gone_on_with(
     with cluster.joined(parts.address) as client:
         assert client.scheduler is not None
         port = int(client.scheduler.address.rpartition(":")[2])
-        outcome = cluster.run(grid(), store, client, watch=once(strike), **SELDOM)
+        outcome = cluster.run(grid(), store, client, AUTO, once(strike))
     assert len(outcome.records) == len(grid())
     assert parts.scheduler is not scheduler
     complete(store, undisturbed)
@@ -203,7 +206,7 @@ from test_cluster import SELDOM, grid
 from engramma.runs import cluster
 from engramma.store.records import Store
 with cluster.joined(sys.argv[1]) as client:
-    print("ran", cluster.run(grid(), Store(sys.argv[2]), client, "cpu", **SELDOM).ran)
+    print("ran", cluster.run(grid(), Store(sys.argv[2]), client, SELDOM).ran)
 """
 
 
@@ -221,7 +224,7 @@ def test_a_coordinator_killed_and_started_again(standing: Parts, tmp_path: Path,
     assert len(store) < len(grid())
     let_go(store)
     with cluster.joined(standing.address) as client:
-        outcome = cluster.run(grid(), store, client, "cpu", **SELDOM)
+        outcome = cluster.run(grid(), store, client, SELDOM)
     assert 0 < outcome.found < len(grid())
     complete(store, undisturbed)
 
@@ -242,11 +245,11 @@ def test_a_worker_with_another_version_is_named_before_anything_is_sent(parts: P
         with pytest.raises(
             ValueError, match=r"worker tcp://\S+ must have engramma \S+, as here: it has 0.0.9"
         ):
-            cluster.run(grid(), store, client, **SELDOM)
+            cluster.run(grid(), store, client, AUTO)
         kill(worker)
         parts.start_workers(1, before=(str(altered),))
         with pytest.raises(ValueError, match=r"worker tcp://\S+ must have the same engramma as here"):
-            cluster.run(grid(), store, client, **SELDOM)
+            cluster.run(grid(), store, client, AUTO)
         # And one that comes when all others were found in order.
         with pytest.raises(ValueError, match=r"could not run .* must have the same engramma as here"):
             cluster._send(client, [grid()[:1]], order(store), {}, Work())
@@ -254,7 +257,7 @@ def test_a_worker_with_another_version_is_named_before_anything_is_sent(parts: P
 
 
 def order(store: Store) -> dict[str, Any]:
-    return {"store": str(store.path), "origin": workers.source(), "options": {"device": "cpu", **SELDOM}}
+    return {"store": str(store.path), "origin": workers.source(), "options": SELDOM.told()}
 
 
 def test_workers_must_see_the_store_and_run_one_pack_at_a_time(parts: Parts, tmp_path: Path) -> None:
@@ -296,13 +299,14 @@ def test_what_is_wrong_with_the_runs_is_said_in_one_line_by_a_worker(standing: P
         cluster.joined(standing.address) as client,
         pytest.raises(ValueError, match="a worker could not check the settings: items must be"),
     ):
-        cluster.run([too_many], Store(tmp_path / "store"), client, "cpu")
+        cluster.run([too_many], Store(tmp_path / "store"), client, Options())
 
 
 def test_a_search_on_a_cluster_is_that_without_one(standing: Parts, tmp_path: Path) -> None:
     states = {"data": "states", "stream": "states", "size": 16, "items": 5, "memories": 4, "epochs": 10}
     search = strength_search(read(states, {"method": "ewc"}), "demo", (1000, 1001), 11)
-    (here,) = tune([search], Store(tmp_path / "here"), batch=4)
+    search = replace(search, batch=4)
+    (here,) = tune([search], Store(tmp_path / "here"))
     line = [
         "tune",
         "--data",
@@ -326,8 +330,6 @@ def test_a_search_on_a_cluster_is_that_without_one(standing: Parts, tmp_path: Pa
         there = tune(
             [search],
             Store(tmp_path / "there"),
-            batch=4,
-            device="cpu",
             run=partial(cluster.run, client=client),
         )[0]
     assert there.params == here.params

@@ -20,6 +20,7 @@ from cluster_parts import owners
 from engramma.experiment import Experiment, read
 from engramma.runs import crew, planning
 from engramma.runs.estimate import estimate
+from engramma.runs.options import Options
 from engramma.runs.study import Work, run, total_work
 from engramma.store.records import Record, Store
 
@@ -91,7 +92,7 @@ def test_records_equal_those_of_one_process(
         seen.append(work.done)
 
     watch, store = Work(on_change=change), Store(tmp_path)
-    outcome = run(grid(), store, watch=watch, processes=2)
+    outcome = run(grid(), store, Options(processes=2), watch)
     assert len(started) == 1  # which has ended: by itself, or on a busy machine because it took too long
     assert started[0].returncode is not None
     assert len(watch.ran) < outcome.ran == 12  # both had a part
@@ -110,7 +111,7 @@ def test_a_killed_member_loses_nothing(
         wait_for(started[0], lambda: work.apart > 0)
         started[0].kill()
 
-    outcome = run(grid(), Store(tmp_path), watch=Work(on_change=change), processes=2)
+    outcome = run(grid(), Store(tmp_path), Options(processes=2), Work(on_change=change))
     assert started[0].returncode == -signal.SIGKILL
     assert all(same(a, b) for a, b in zip(alone, outcome.records, strict=True))
 
@@ -168,7 +169,7 @@ def test_what_goes_wrong_is_said_by_the_first_process(
         wait_for(started[0], lambda: bool(caplog.records))
 
     with pytest.raises(ValueError, match="stubborn must not be asked twice"):
-        run([easy[0], hard, *easy[1:]], Store(tmp_path / "s"), watch=Work(on_change=wait), processes=2)
+        run([easy[0], hard, *easy[1:]], Store(tmp_path / "s"), Options(processes=2), Work(on_change=wait))
     assert "the others go on: stubborn must not" in caplog.text
     assert started[0].returncode is not None
     assert len(Store(tmp_path / "s")) >= 1  # what was finished before is kept
@@ -178,7 +179,7 @@ def test_members_share_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     pack = [small(vertex=v, seed=s) for v in (2.0, 3.0) for s in range(8)]
     room = planning.memory(pack[:8])  # enough for one process with all seeds at once
     monkeypatch.setattr("engramma.runs.estimate.free_memory", lambda device: room)
-    one, two = (estimate(pack, Store(tmp_path), "cpu", processes=count) for count in (1, 2))
+    one, two = (estimate(pack, Store(tmp_path), Options(processes=count)) for count in (1, 2))
     assert (one.packs, one.replicas) == (2, 8)
     assert (two.packs, two.replicas) == (4, 4)
     assert one.memory <= room

@@ -24,6 +24,7 @@ from engramma.methods import AGEM, METHODS, Method, Penalty
 from engramma.optimiser import ORDERS
 from engramma.paper import numbers as paper
 from engramma.runs import study
+from engramma.runs.options import Options
 from engramma.runs.setup import build
 from engramma.store.records import Store
 
@@ -255,7 +256,7 @@ def test_what_is_built_trains_as_it_was_read(tmp_path: Path) -> None:
         (first,) = [m for m in moments if m.ends_task and m.task == 0]
         *_, again = setup._replace(theta=first.theta).train(resume=(1, first.state))
         assert torch.equal(again.theta, ends[-1])
-        records = study.run(runs, Store(tmp_path), keep_memories=True).records
+        records = study.run(runs, Store(tmp_path), Options(keep_memories=True)).records
         kept = torch.stack([torch.as_tensor(r.memories(1)) for r in records])
         assert torch.equal(kept, ends[-1])
     assert not any(torch.equal(a, b) for a, b in itertools.combinations(ends, 2))

@@ -198,7 +198,7 @@ def test_a_record_does_not_have_anything_imported(
     sys.path.insert(0, str(tmp_path))
     try:
         (found,) = list(store)
-        assert estimate([record.experiment], store, "cpu").missing == 1
+        assert estimate([record.experiment], store).missing == 1
         with pytest.raises(ValueError, match="name it"):
             _ = found.experiment
         with pytest.raises(RuntimeError, match="imported"):  # the trap is one

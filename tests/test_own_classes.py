@@ -22,6 +22,7 @@ from engramma.models.associative import AssociativeMemory
 from engramma.models.layer import DenseMemoryLayer
 from engramma.replicas import Replicas
 from engramma.runs import planning, study
+from engramma.runs.options import Options
 from engramma.runs.setup import build
 from engramma.show.report.portraits import portrait
 from engramma.store.records import OWN, Record, Store
@@ -194,7 +195,7 @@ def test_everything_of_ones_own_is_run_once_and_read_without_its_code(
     names = {"stream": "Corners", "interaction": "Exponential", "loss": "Absolute"}
     own = {what: f"{file}:{name}" for what, name in names.items()}
     run, store = read(SMALL, own), Store(tmp_path / "runs")
-    assert study.run([run], store, keep_memories=True).ran == 1
+    assert study.run([run], store, Options(keep_memories=True)).ran == 1
     assert study.run([run], store).ran == 0
     assert build([run]).network.interaction.n == 2
     (record,) = store

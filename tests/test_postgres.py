@@ -61,9 +61,9 @@ def check(search: Search, url: str, store: Store, trials: int) -> None:
 
 
 def test_a_search_in_postgres_is_that_in_sqlite(known: Server, tmp_path: Path) -> None:
-    search = tiny(trials=12)
-    (here,) = tune([search], Store(tmp_path / "sqlite"), batch=5)
-    (there,) = tune([search], Store(tmp_path / "postgres"), known.url, batch=5)
+    search = tiny(trials=12, batch=5)
+    (here,) = tune([search], Store(tmp_path / "sqlite"))
+    (there,) = tune([search], Store(tmp_path / "postgres"), storage=known.url)
     assert there.params == here.params
     np.testing.assert_array_equal(there.values, here.values)
 
@@ -72,7 +72,7 @@ def test_stopped_and_started_mid_search(
     known: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The server goes down at once, as in a crash, while a batch trains, and comes back a second later."""
-    search, store = tiny(trials=9, vertex=3.0, strength=1.0), Store(tmp_path)
+    search, store = tiny(trials=9, batch=3, vertex=3.0, strength=1.0), Store(tmp_path)
     back: list[threading.Thread] = []
 
     def strike(work: Work) -> None:
@@ -82,12 +82,12 @@ def test_stopped_and_started_mid_search(
             back[0].start()
 
     with caplog.at_level(logging.WARNING, "engramma"):
-        (found,) = tune([search], store, known.url, batch=3, watch=Work(on_change=strike))
+        (found,) = tune([search], store, storage=known.url, watch=Work(on_change=strike))
     back[0].join()
     assert "the storage does not answer: waiting for it" in caplog.text
     assert len(found.params) == 9
     check(search, known.url, store, 9)
-    (undisturbed,) = tune([search], Store(tmp_path / "undisturbed"), batch=3)
+    (undisturbed,) = tune([search], Store(tmp_path / "undisturbed"))
     assert found.params == undisturbed.params
     np.testing.assert_array_equal(found.values, undisturbed.values)
 
@@ -96,7 +96,7 @@ def test_stopped_for_long_is_said_and_the_search_resumes(
     known: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage, "PATIENCE", 0.5)
-    search, store = tiny(trials=6, vertex=4.0, strength=1.0), Store(tmp_path)
+    search, store = tiny(trials=6, batch=3, vertex=4.0, strength=1.0), Store(tmp_path)
     stopped = []
 
     def strike(work: Work) -> None:
@@ -106,11 +106,11 @@ def test_stopped_for_long_is_said_and_the_search_resumes(
 
     try:
         with pytest.raises(OSError, match=r"has not answered for 0.5 s .* the same command goes on") as error:
-            tune([search], store, known.url, batch=3, watch=Work(on_change=strike))
+            tune([search], store, storage=known.url, watch=Work(on_change=strike))
     finally:
         known.start()
     assert PASSWORD not in str(error.value)
-    (found,) = tune([search], store, known.url, batch=3)
+    (found,) = tune([search], store, storage=known.url)
     assert len(found.params) == 6
     check(search, known.url, store, 6)
 

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from engramma.experiment import Experiment, read
 from engramma.methods import METHODS, Anchored, Buffer
 from engramma.methods.state import flatten, known, unflatten
+from engramma.runs.options import Options
 from engramma.runs.study import run
 from engramma.store import checkpoints, files
 from engramma.store.claims import Claims, clear, part
@@ -632,7 +633,7 @@ def test_a_damaged_checkpoint_is_set_aside(tmp_path: Path, caplog: pytest.LogCap
 
 
 def test_no_pickle_is_read_or_written(tmp_path: Path) -> None:
-    run([experiment()], Store(tmp_path), keep_checkpoints=True, keep_memories=True)
+    run([experiment()], Store(tmp_path), Options(keep_checkpoints=True, keep_memories=True))
     kinds = {path.suffix or path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert kinds <= {".json", ".safetensors", "SHA256SUMS", "guard"}
     source = "".join(p.read_text() for p in Path(files.__file__).parent.glob("*.py"))

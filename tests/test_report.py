@@ -15,6 +15,7 @@ from stand_in import record as made_up
 from engramma import streams
 from engramma.experiment import read
 from engramma.runs import study
+from engramma.runs.options import Options
 from engramma.runs.setup import build
 from engramma.show import tables
 from engramma.show.agreement import RULE
@@ -185,7 +186,7 @@ def test_a_portrait_says_whose_memories_are(grouped, records):
 
 def test_a_stream_of_states_has_a_portrait(tmp_path):
     run = read({"stream": "states", "vertex": 3.0, "memories": 12, "epochs": 4, "size": 60})
-    record = study.run([run], Store(tmp_path), keep_memories=True, curve_every=4).records[0]
+    record = study.run([run], Store(tmp_path), Options(keep_memories=True, curve_every=4)).records[0]
     one, scene = portraits.portrait(record)
     assert scene["shape"] == (6, 10)
     assert one["coverage"] is None

@@ -15,6 +15,7 @@ from engramma.experiment import read
 from engramma.interactions import INTERACTIONS
 from engramma.network import DenseMemory
 from engramma.runs import study
+from engramma.runs.options import Options
 from engramma.runs.setup import build
 from engramma.show.answering import answering
 from engramma.show.report import portraits
@@ -357,7 +358,7 @@ def test_names_are_shown_as_text(look, tmp_path, records):
     x, y = bunch.x.reshape(-1, 8, 8)[:200], np.array([f"<b>{EVIL}{c}" for c in bunch.y[:200]])
     np.savez(tmp_path / "own.npz", x=x, y=y)
     run = read({**SMALL, "data": str(tmp_path / "own.npz"), "epochs": 5})
-    record = study.run([run], Store(tmp_path / "store"), keep_memories=True).records[0]
+    record = study.run([run], Store(tmp_path / "store"), Options(keep_memories=True)).records[0]
     strange = replace(record, description={**record.description, "method": EVIL, "data": EVIL}, folder=None)
     path = report([record, strange], tmp_path / f"a {EVIL.replace('/', '')}.html", title=f"</title>{EVIL}")
     page = look(path)

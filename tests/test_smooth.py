@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from engramma.experiment import read
+from engramma.runs.options import Options
 from engramma.runs.study import run
 from engramma.search.smooth import LEVEL, SHARES, Response, smooth
 from engramma.search.spaces import FIRST_SEED, strength_search
@@ -161,7 +163,7 @@ def dense() -> Response:
     strengths = np.logspace(0, 5, 31)
     runs = [read(LEARNT, {"strength": float(s), "seed": seed}) for s in strengths for seed in SEEDS]
     with tempfile.TemporaryDirectory() as place:
-        records = run(runs, Store(place), curve_every=100).records
+        records = run(runs, Store(place), Options(curve_every=100)).records
     return smooth(strengths, np.array([r.average for r in records]).reshape(-1, 2), log=True)
 
 
@@ -171,7 +173,7 @@ def test_the_chosen_strength_is_within_the_flat_top_of_a_dense_grid(
 ) -> None:
     """With batches of one and of ten: so both find the same region."""
     search = strength_search(read(LEARNT), "demo", SEEDS, 20, (1.0, 1e5))
-    (found,) = tune([search], Store(tmp_path), batch=batch)
+    (found,) = tune([replace(search, batch=batch)], Store(tmp_path))
     assert found.response is not None
     assert 20 < dense.flat[0] < dense.flat[1] < 500  # the grid has a top to be missed
     assert dense.flat[0] <= found.response.chosen <= dense.flat[1]

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,13 +26,15 @@ from engramma.checks import method_class
 from engramma.experiment import Experiment, read
 from engramma.methods import METHODS, Buffer, Method, Now, Replay
 from engramma.network import Items
+from engramma.replicas import Replicas
 from engramma.runs import pack as packs
 from engramma.runs import planning, study
 from engramma.runs.forks import fork
+from engramma.runs.options import Options, device_for
 from engramma.runs.pack import run_pack
 from engramma.runs.planning import seed_major
 from engramma.runs.study import Work, run, total_work
-from engramma.store import checkpoints
+from engramma.store import checkpoints, records
 from engramma.store.records import Record, Store
 
 SMALL: dict[str, Any] = {"data": "digits", "tasks": 3, "items": 60, "memories": 6, "epochs": 4}
@@ -56,6 +59,19 @@ def same(one: Record, two: Record) -> bool:
         and one.facts["stream_hash"] == two.facts["stream_hash"]
         and all(a.keys() == b.keys() and all(np.array_equal(a[k], b[k], True) for k in a) for a, b in arrays)
     )
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often the record of each run is opened, with its checksums."""
+    true, seen = records.read_folder, Counter[str]()
+
+    def read_folder(place: Any, *names: str, **options: Any) -> dict[str, bytes]:
+        seen[place.name] += 1
+        return true(place, *names, **options)
+
+    monkeypatch.setattr(records, "read_folder", read_folder)
+    return seen
 
 
 class Stop(Exception):
@@ -92,13 +108,13 @@ def test_a_checkpoint_that_costs_more_than_its_share_is_not_written(
 ) -> None:
     monkeypatch.setattr(packs, "LIGHT", 0)
     pack = [small(seed=seed) for seed in range(2)]
-    whole = run_pack(pack, Store(tmp_path / "a"), checkpoint_share=float("inf"))
+    whole = run_pack(pack, Store(tmp_path / "a"), Options(checkpoint_share=float("inf")))
     for name, share, kept in (("dear", 1e-12, []), ("cheap", 1e12, [1])):
         store = Store(tmp_path / name)
         with pytest.raises(Stop):
-            run_pack(pack, store, tick=stop_at(1, 3), checkpoint_share=share)
+            run_pack(pack, store, Options(checkpoint_share=share), stop_at(1, 3))
         assert checkpoints.stages(store, packs.pack_name(pack)) == kept
-        again = run_pack(pack, store, checkpoint_share=share)
+        again = run_pack(pack, store, Options(checkpoint_share=share))
         assert all(same(a, b) for a, b in zip(whole, again, strict=True))
 
 
@@ -114,7 +130,7 @@ def test_a_checkpoint_may_take_its_share_of_the_time_since_the_last(
         monkeypatch.setattr(packs, "time", SimpleNamespace(perf_counter=lambda c=clock: float(next(c))))
         pack, store = [small(seed=seed) for seed in range(2)], Store(tmp_path / str(share))
         with pytest.raises(Stop):
-            run_pack(pack, store, tick=stop_at(1, 1), checkpoint_share=share)
+            run_pack(pack, store, Options(checkpoint_share=share), stop_at(1, 1))
         assert checkpoints.stages(store, packs.pack_name(pack)) == kept
 
 
@@ -123,12 +139,12 @@ def test_a_pack_whose_checkpoints_are_kept_goes_on_from_the_last_if_all_are_ther
     name = packs.pack_name(pack)
     for lost, begins in ((None, (2, 1)), ("1", (0, 1))):
         with pytest.raises(Stop):
-            run_pack(pack, store, tick=stop_at(2, 1), keep_checkpoints=True)
+            run_pack(pack, store, Options(keep_checkpoints=True), stop_at(2, 1))
         assert checkpoints.stages(store, name) == [1, 2]
         if lost:
             shutil.rmtree(store.checkpoints / name / lost)
         seen: list[tuple[int, int]] = []
-        run_pack(pack, store, tick=lambda e, r, *now: seen.append(now), keep_checkpoints=True)  # noqa: B023
+        run_pack(pack, store, Options(keep_checkpoints=True), lambda e, r, *now: seen.append(now))  # noqa: B023
         assert seen[0] == begins
         assert checkpoints.stages(store, name) == [1, 2, 3]
         checkpoints.discard(store, name)
@@ -180,6 +196,32 @@ def test_a_checkpoint_that_is_not_the_pack_s_gives_way_to_an_earlier_one(
     assert "its memories have another type or shape; set aside" in caplog.text
     assert min(seen) == 1
     assert all(same(a, b) for a, b in zip(whole, again, strict=True))
+
+
+def test_a_study_opens_each_record_once(tmp_path: Path, opened: Counter[str]) -> None:
+    """What it finds and what it writes; who helps opens what may be missing, and nothing that it writes."""
+    pack, store = [small(seed=s, vertex=v) for v in (2.0, 3.0) for s in (0, 1, 2)], Store(tmp_path)
+    for some, ran in ((pack[:2], 2), (pack, 4), (pack, 0)):
+        opened.clear()
+        outcome = run(some, store)
+        assert (outcome.ran, outcome.found) == (ran, len(some) - ran)
+        assert opened == Counter(e.name for e in some)
+    opened.clear()
+    more = small(seed=3)
+    assert study.help_out([*pack[:2], more], store, Options(), Work()) == {more.name}
+    assert opened == Counter(e.name for e in pack[:2])
+
+
+def test_a_study_makes_what_it_needs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No memories are drawn to see whether runs are right, and no description is made again of a record whose
+    run is at hand."""
+    pack, store, drawn = [small(seed=s) for s in (0, 1)], Store(tmp_path), []
+    true = Replicas.memories
+    monkeypatch.setattr(Replicas, "memories", lambda self, *a, **k: drawn.append(1) or true(self, *a, **k))
+    monkeypatch.setattr(Experiment, "__init__", lambda *_, **__: pytest.fail("made again"))
+    assert run(pack, store).ran == 2
+    assert len(drawn) == 1
+    assert run(pack, store).found == 2
 
 
 class Shifty(Replay):
@@ -265,7 +307,7 @@ def test_a_diverged_replica_is_recorded_and_the_others_go_on(tmp_path: Path) -> 
 
 
 def test_curves_start_before_training_and_end_with_the_scores(tmp_path: Path) -> None:
-    record = run_pack([small()], Store(tmp_path), curve_every=3)[0]
+    record = run_pack([small()], Store(tmp_path), Options(curve_every=3))[0]
     assert record.curves["epoch"].tolist() == [0, 3, 4, 7, 8, 11, 12]
     ends = np.isin(record.curves["epoch"], [4, 8, 12])
     assert np.array_equal(record.curves["accuracy"][ends], record.scores["accuracy"])
@@ -292,12 +334,12 @@ def test_memories_are_kept_on_request_and_survive_a_resume(tmp_path: Path) -> No
     plain = run(pack, Store(tmp_path)).records
     assert plain[0].memories(0) is None
     with pytest.raises(Stop):
-        run_pack(pack, Store(tmp_path), keep_memories=True, tick=stop_at(2, 1))
+        run_pack(pack, Store(tmp_path), Options(keep_memories=True), stop_at(2, 1))
     assert run(pack, Store(tmp_path)).ran == 0  # leaves the work in hand alone
     assert checkpoints.stages(Store(tmp_path), packs.pack_name(pack)) == [1, 2]
     seen = Work(on_change=lambda work: marks.append(work.doing))
     marks: list[str] = []
-    kept = run(pack, Store(tmp_path), keep_memories=True, watch=seen)
+    kept = run(pack, Store(tmp_path), Options(keep_memories=True), seen)
     assert kept.ran == 2
     assert {mark[-8:] for mark in marks} == {"task 3/3"}
     final = kept.records[1].memories(2)
@@ -305,14 +347,16 @@ def test_memories_are_kept_on_request_and_survive_a_resume(tmp_path: Path) -> No
     assert final.shape == (6, 77)
     assert same(plain[1], kept.records[1])
     assert run(pack, Store(tmp_path)).ran == 0
-    assert run(pack, Store(tmp_path), keep_memories=True).ran == 0
+    assert run(pack, Store(tmp_path), Options(keep_memories=True)).ran == 0
 
 
 @pytest.mark.parametrize("method", ["ewc", "si", "rehearsal"])
 def test_fork_with_the_same_method_equals_the_run_itself(method: str, tmp_path: Path) -> None:
     """With SI too, whose importances could not be worked out again."""
     store = Store(tmp_path)
-    parents = run([small(method=method, seed=s) for s in (0, 1)], store, keep_checkpoints=True).records
+    parents = run(
+        [small(method=method, seed=s) for s in (0, 1)], store, Options(keep_checkpoints=True)
+    ).records
     children = [fork(p.experiment, 1) for p in parents]
     assert {c.name for c in children}.isdisjoint(p.name for p in parents)
     for parent, child in zip(parents, run(children, store).records, strict=True):
@@ -325,7 +369,7 @@ def test_fork_with_the_same_method_equals_the_run_itself(method: str, tmp_path: 
 def test_fork_with_another_method_looks_back(method: str, tmp_path: Path) -> None:
     """After task one every method stands where vanilla does: a fork there is the method's own run."""
     store = Store(tmp_path)
-    parents = run([small(seed=s) for s in (0, 1)], store, keep_checkpoints=True).records
+    parents = run([small(seed=s) for s in (0, 1)], store, Options(keep_checkpoints=True)).records
     strength = STRENGTHS.get(method, 0.3)
     forked = run([fork(p.experiment, 0, method, strength=strength) for p in parents], store).records
     alone = run([small(method=method, seed=s) for s in (0, 1)], store).records
@@ -340,13 +384,13 @@ def test_fork_refuses_what_does_not_fit(tmp_path: Path) -> None:
         run([fork(parent, 1)], store)
     with pytest.raises(ValueError, match="between 0 and 1"):
         fork(parent, 2)
-    kept = run([small(seed=5)], store, keep_checkpoints=True).records[0].experiment
+    kept = run([small(seed=5)], store, Options(keep_checkpoints=True)).records[0].experiment
     with pytest.raises(ValueError, match="only the method"):
         run([fork(kept, 1, epochs=7)], store)
     with pytest.raises(ValueError, match="seed"):
         run([fork(kept, 1, seed=7)], store)
     (pack,) = checkpoints.packs(store)
-    often = run([small(seed=6)], store, keep_checkpoints=True, curve_every=2).records[0].experiment
+    often = run([small(seed=6)], store, Options(keep_checkpoints=True, curve_every=2)).records[0].experiment
     with pytest.raises(ValueError, match="measured at the same epochs"):
         run([fork(kept, 1), fork(often, 1)], store)
     shutil.rmtree(store.checkpoints / pack / "1")
@@ -369,7 +413,7 @@ def test_fork_refuses_a_checkpoint_that_its_pack_would_not_have_left(
     part: str, method: str, tmp_path: Path
 ) -> None:
     store = Store(tmp_path)
-    parent = run([small(method="si")], store, keep_checkpoints=True).records[0].experiment
+    parent = run([small(method="si")], store, Options(keep_checkpoints=True)).records[0].experiment
     (name,) = checkpoints.packs(store)
     point = checkpoints.load(store, name, 1, METHODS["si"](), "cpu")
     assert point is not None
@@ -415,7 +459,7 @@ def test_the_bar_moves_by_what_each_epoch_is_worth_and_says_where_it_is(tmp_path
     first, second = [small(seed=s) for s in (0, 1)], [small(method="rehearsal", vertex=5.0)]
     seen: list[tuple[float, str]] = []
     watch = Work(on_change=lambda work: seen.append((work.own, work.doing)))
-    run([*first, *second], Store(tmp_path), watch=watch, processes=1)
+    run([*first, *second], Store(tmp_path), watch=watch)
     done, expected = 0.0, []
     for pack, label in ((first, "vanilla, n = 2"), (second, "rehearsal, n = 5")):
         for task in range(3):
@@ -599,12 +643,12 @@ def test_auto_is_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> 
     for there, auto in ((True, "cuda"), (False, "cpu")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-        assert study.device_for("auto").type == auto
-        assert study.device_for("cpu").type == "cpu"
+        assert device_for("auto").type == auto
+        assert device_for("cpu").type == "cpu"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert study.device_for("cuda").type == "cuda"
+    assert device_for("cuda").type == "cuda"
     with pytest.raises(ValueError, match="one of the 1 there are, not 'cuda:1'"):
-        study.device_for("cuda:1")
+        device_for("cuda:1")
 
 
 def test_seed_major_keeps_seeds_together() -> None:
@@ -619,10 +663,11 @@ import sys, json, torch
 torch.set_num_threads(1)
 from engramma.experiment import read
 from engramma.store.records import Store
+from engramma.runs.options import Options
 from engramma.runs.study import run
 wanted = [read(told) for told in json.loads(sys.argv[2])]
 print("begin", flush=True)
-outcome = run(wanted, Store(sys.argv[1]), processes=int(sys.argv[3]))
+outcome = run(wanted, Store(sys.argv[1]), Options(processes=int(sys.argv[3])))
 print("ran", outcome.ran, flush=True)
 """
 
@@ -704,7 +749,7 @@ def test_the_bar_counts_no_work_twice(tmp_path: Path) -> None:
         seen.append((work.own, work.apart))
 
     watch = Work(on_change=come)
-    run(runs, store, room=1, watch=watch)
+    run(runs, store, Options(room=1), watch)
     assert {apart for _, apart in seen} == {0.0, total_work(runs[-1])}
     assert watch.done == watch.total
 

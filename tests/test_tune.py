@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 
+from engramma.cli import tune as cli
 from engramma.experiment import Experiment, read
 from engramma.methods import Anchored
 from engramma.runs import pack as packs
@@ -34,8 +36,9 @@ TINY: dict[str, Any] = {"data": "digits", "tasks": 3, "items": 40, "memories": 4
 SEEDS = (FIRST_SEED, FIRST_SEED + 1)
 
 
-def tiny(method: str = "ewc", trials: int = 12, **changes: Any) -> Search:
-    return strength_search(read(TINY, {"method": method}, changes), "demo", SEEDS, trials)
+def tiny(method: str = "ewc", trials: int = 12, batch: int = 10, **changes: Any) -> Search:
+    search = strength_search(read(TINY, {"method": method}, changes), "demo", SEEDS, trials)
+    return replace(search, batch=batch)
 
 
 def stored(store: Store) -> list[optuna.Study]:
@@ -57,7 +60,7 @@ def states(store: Store) -> dict[str, int]:
 def test_values_told_are_means_over_seeds_of_the_records(tmp_path: Path) -> None:
     store = Store(tmp_path)
     search = tiny(trials=12)
-    (found,) = tune([search], store, batch=5)
+    (found,) = tune([replace(search, batch=5)], store)
     (trialled,) = stored(store)
     assert [t.state.name for t in trialled.trials] == ["COMPLETE"] * 12
     assert len(store) == 12 * len(SEEDS)
@@ -94,17 +97,17 @@ def test_a_search_that_is_done_removes_what_a_killed_one_left(tmp_path: Path) ->
 
 def test_a_trial_does_not_depend_on_what_was_searched_before(tmp_path: Path) -> None:
     """Twelve at a stretch, or ten and then two: the same strengths are asked."""
-    whole = tune([tiny(trials=12)], Store(tmp_path / "a"), batch=1)[0]
+    whole = tune([tiny(trials=12, batch=1)], Store(tmp_path / "a"))[0]
     store = Store(tmp_path / "b")
-    tune([tiny(trials=10)], store, batch=1)
-    assert tune([tiny(trials=12)], store, batch=1)[0].params == whole.params
+    tune([tiny(trials=10, batch=1)], store)
+    assert tune([tiny(trials=12, batch=1)], store)[0].params == whole.params
 
 
 def test_the_bar_ends_full_over_all_searches(tmp_path: Path) -> None:
     work = Work()
     seen: list[float] = []
     work.on_change = lambda w: seen.append(w.done / w.total)
-    tune([tiny(trials=3), tiny("l2", trials=3)], Store(tmp_path), batch=2, watch=work)
+    tune([tiny(trials=3, batch=2), tiny("l2", trials=3, batch=2)], Store(tmp_path), watch=work)
     assert seen == sorted(seen)
     assert seen[-1] == pytest.approx(1.0)
 
@@ -112,7 +115,7 @@ def test_the_bar_ends_full_over_all_searches(tmp_path: Path) -> None:
 def test_the_bar_knows_that_larger_buffers_are_more_work(tmp_path: Path) -> None:
     search = strength_search(read(TINY, {"method": "rehearsal"}), "demo", SEEDS[:1], 7, (0.0, 0.71))
     work = Work()
-    tune([search], Store(tmp_path), batch=7, watch=work)
+    tune([replace(search, batch=7)], Store(tmp_path), watch=work)
     runs = [e for point in search.points for e in search.experiments(dict(point))]
     assert len({total_work(e) for e in runs}) == 7
     assert work.total == pytest.approx(sum(map(total_work, runs)), rel=1e-12)
@@ -197,7 +200,7 @@ def test_a_search_killed_anywhere_is_the_same_search(
     batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trial by trial: the same strengths, values and states; and so the same choice."""
-    search, given = tiny(trials=17), {"batch": batch, "run": valued}
+    search, given = tiny(trials=17, batch=batch), {"run": valued}
     (whole,) = tune([search], Store(tmp_path / "a"), **given)
     killed, deaths = killed_again_and_again(search, Store(tmp_path / "b"), monkeypatch, 20, **given)
     assert deaths >= 3
@@ -213,10 +216,10 @@ def test_a_search_that_prunes_killed_anywhere_is_the_same_search(
     """With what was pruned, up to where no more may be, and with what was trained on the way."""
     sizes = {"items": 100, "memories": 8, "epochs": 30, "learning_rate": 0.3}
     search = strength_search(read(TINY, sizes, {"method": "ewc"}), "demo", SEEDS, 6, (1.0, 1e6))
-    given: dict[str, Any] = {"batch": 3, "prune": True}
+    search = replace(search, batch=3, prune=True)
     one, two = Store(tmp_path / "a"), Store(tmp_path / "b")
-    (whole,) = tune([search], one, **given)
-    killed, deaths = killed_again_and_again(search, two, monkeypatch, 26, **given)
+    (whole,) = tune([search], one)
+    killed, deaths = killed_again_and_again(search, two, monkeypatch, 26)
     assert deaths >= 3
     assert killed.pruned == whole.pruned >= 3
     assert told(two) == told(one)
@@ -230,10 +233,9 @@ def test_a_search_that_prunes_killed_anywhere_is_the_same_search(
 @pytest.mark.usefixtures("unsynced")
 def test_more_trials_are_those_that_there_would_have_been(tmp_path: Path) -> None:
     """Whatever the batch: one that was not full is filled."""
-    given: dict[str, Any] = {"batch": 5, "run": valued}
-    whole = tune([tiny(trials=20)], Store(tmp_path / "a"), **given)[0]
+    whole = tune([tiny(trials=20, batch=5)], Store(tmp_path / "a"), run=valued)[0]
     for trials in (12, 13, 20):
-        more = tune([tiny(trials=trials)], Store(tmp_path / "b"), **given)[0]
+        more = tune([tiny(trials=trials, batch=5)], Store(tmp_path / "b"), run=valued)[0]
         assert more.params == whole.params[:trials]
 
 
@@ -299,7 +301,7 @@ def test_several_processes_share_one_search(tmp_path: Path) -> None:
         "from test_tune import Store, holding, tiny, tune\n"
         "if len(sys.argv) > 3: holding.dask_setup()\n"
         "states = {'data': 'states', 'stream': 'states', 'items': 5, 'size': 20, 'flips': 1}\n"
-        "tune([tiny(trials=12, epochs=60, **states)], Store(sys.argv[2]), batch=3)"
+        "tune([tiny(trials=12, batch=3, epochs=60, **states)], Store(sys.argv[2]))"
     )
     arguments = [sys.executable, "-W", "ignore", "-c", program, str(Path(__file__).parent), str(store.path)]
     holding.hold(store)
@@ -346,7 +348,7 @@ def test_proportions_are_tried_one_by_one(tmp_path: Path) -> None:
 def test_a_grid_has_every_cell_and_takes_the_smallest_own_accuracy(tmp_path: Path) -> None:
     store = Store(tmp_path)
     search = grid_search(read(TINY), SEEDS, [0.02, 0.1], [0.5, 0.95, 1.2])
-    (found,) = tune([search], store, batch=4)
+    (found,) = tune([replace(search, batch=4)], store)
     cells = [(p["learning_rate"], p["temperature"]) for p in found.params]
     assert sorted(cells) == [(r, t) for r in (0.02, 0.1) for t in (0.5, 0.95, 1.2)]
     assert states(store) == {"COMPLETE": 6}
@@ -359,6 +361,20 @@ def test_a_grid_has_every_cell_and_takes_the_smallest_own_accuracy(tmp_path: Pat
     best = max(means, key=lambda cell: np.mean(means[cell]))
     assert np.mean(means[best]) == pytest.approx(found.top[0])
     assert found.best in found.flat_cells
+
+
+def test_the_figure_of_a_grid_is_of_the_records_in_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None is opened again; but those of an earlier search are, of which nothing is in hand."""
+    store, search = Store(tmp_path), grid_search(read(TINY), SEEDS, [0.02, 0.1], [0.5, 1.2])
+    (found,) = tune([search], store)
+    assert sorted(found.runs) == sorted(found.held) == store.names()
+    (again,) = tune([search], store)
+    assert (again.runs, again.held) == (found.runs, {})
+    assert cli._draw([again], store, tmp_path / "again")
+    monkeypatch.setattr(Store, "find", lambda *_: pytest.fail("opened again"))
+    assert cli._draw([found], store, tmp_path / "figures")
 
 
 # Pruning
@@ -374,8 +390,8 @@ def test_pruned_strengths_make_room_and_the_others_find_what_they_would_have(
     big = {"data": "digits", "tasks": 3, "items": 300, "memories": 32, "epochs": 60, "learning_rate": 0.3}
     search = strength_search(read(big, {"method": "ewc"}), "demo", SEEDS, 6, (1.0, 1e6))
     plain, pruned = Store(tmp_path / "plain"), Store(tmp_path / "pruned")
-    tune([search], plain, batch=6)
-    (found,) = tune([search], pruned, batch=6, prune=True)
+    tune([replace(search, batch=6)], plain)
+    (found,) = tune([replace(search, batch=6, prune=True)], pruned)
     counts = states(pruned)
     assert counts["COMPLETE"] == 6
     assert counts["PRUNED"] == found.pruned >= 1

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from engramma.experiment import read
 from engramma.runs import study
+from engramma.runs.options import Options
 from engramma.runs.setup import build
 from engramma.runs.watch import Dashboard, Several, TensorBoard, duration, run_name, watching
 from engramma.store.records import Store
@@ -128,7 +129,7 @@ def test_a_study_is_watched_and_finds_the_same(tmp_path, capsys):
     with watching(work, True, tmp_path / "board") as watcher:
         told = []
         watcher.watchers[0].update = lambda m, s: told.append((m.task, m.epoch, s is not None))  # type: ignore
-        watched = study.run(runs, Store(tmp_path / "watched"), watch=work, watcher=watcher, curve_every=2)
+        watched = study.run(runs, Store(tmp_path / "watched"), Options(curve_every=2), work, watcher)
     assert told == [(t, e, e % 2 == 0) for _ in range(2) for t in range(2) for e in range(1, 5)]
     assert len(list((tmp_path / "board").iterdir())) == 4
     for a, b in zip(plain, watched.records, strict=True):

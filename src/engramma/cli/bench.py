@@ -38,7 +38,7 @@ def bench(
     whatever else the machine is doing shows in the figures.
     """
     from engramma.runs.bench import machine, measure
-    from engramma.runs.study import device_for
+    from engramma.runs.options import device_for
     from engramma.store.outputs import whole
 
     place, kinds = device_for(device), [name.strip() for name in dtype.split(",")]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 from rich.text import Text
@@ -25,6 +26,9 @@ from engramma.cli.train import (
 )
 
 if TYPE_CHECKING:
+    from distributed import Client
+
+    from engramma.runs.options import Options
     from engramma.studies import Run, Study
 
 OutOption = Annotated[Path, typer.Option(help="Folder for tables and figures.", rich_help_panel=WHERE)]
@@ -76,6 +80,7 @@ def reproduce(
     share the work, and --cluster has those of a Dask cluster do it.
     """
     from engramma import studies
+    from engramma.runs.options import Options
 
     if list_:
         _list()
@@ -98,24 +103,26 @@ def reproduce(
         runs.append((study.model_copy(update={"name": name}), studies.changed(own, other)))
     if strengths:
         tables.say_used(found, [run.experiment for _, part in runs for run in part], strengths)
+    options = Options(device, kernel, data_dir, keep_memories=keep_memories, processes=processes)
     if dry_run:
-        _dry(runs, scale, store, device, kernel, data_dir, processes)
+        _dry(runs, scale, store, options)
         return
     with joined(cluster, device) as client:
         for study, part in runs:
             title = Text.assemble((study.name, "bold"), f" ({study.paper}): {study.title}")
             show.out.print(title, soft_wrap=True)
-            options = {"kernel": kernel, "data_dir": data_dir, "keep_memories": keep_memories}
-            finish(study, part, store, device, out / scale, client=client, processes=processes, **options)
+            finish(study, part, store, options, out / scale, client)
 
 
-def finish(study: Study, runs: list[Run], store: Path, device: str, out: Path, **options: Any) -> None:
+def finish(
+    study: Study, runs: list[Run], store: Path, options: Options, out: Path, client: Client | None = None
+) -> None:
     """Run a study, show what it found, write its tables and figures."""
-    outcome = carry_out([run.experiment for run in runs], store, device, **options)
+    outcome = carry_out([run.experiment for run in runs], store, options, client)
     if not study.tables:
         score = next(iter(outcome.records[0].scores))
         show.overview(f"{study.paper}: average {score} after the last task", runs, outcome.records)
-    made = tables.present(study, outcome.records, out, options.get("data_dir"))
+    made = tables.present(study, outcome.records, out, options.data_dir)
     show.outcome(outcome, store)
     show.out.print(f"{', '.join(path.name for path in made)} in {out}\n", soft_wrap=True)
 
@@ -132,17 +139,19 @@ def demo(
     digits one after another, three seeds each. Nothing is downloaded.
     """
     from engramma import studies
+    from engramma.runs.options import Options
 
+    options = Options(device, kernel, keep_memories=True, processes=0)
     study, out = studies.load("table2"), out / "demo"
     runs = study.runs("demo")
     plain = [run.experiment for run in runs if run.row == "vanilla"]
     show.out.print("Without a method, every task is forgotten when the next is learned", style="bold")
-    first = carry_out(plain, store, device, kernel=kernel, keep_memories=True)
+    first = carry_out(plain, store, options)
     show.results([r for r in first.records if r.description["vertex"] == 2])
     show.out.print("The thirteen rows of the paper's Table 2, on digits", style="bold")
-    finish(study, runs, store, device, out, kernel=kernel, keep_memories=True)
+    finish(study, runs, store, options, out)
     search = studies.load("ewc").runs("demo", seeds=[0], vertices=[2])
-    carry_out([run.experiment for run in search], store, device, kernel=kernel)
+    carry_out([run.experiment for run in search], store, replace(options, keep_memories=False))
     made = tables.present(studies.load("curves-vanilla"), first.records, out)
     show.out.print(f"{', '.join(path.name for path in made)} in {out}", soft_wrap=True)
     report.write([store], out / "report.html", networks=12)
@@ -168,23 +177,13 @@ def _list() -> None:
     )
 
 
-def _dry(
-    runs: list[tuple[Study, list[Run]]],
-    scale: str,
-    store: Path,
-    device: str,
-    kernel: str,
-    data_dir: Path | None,
-    processes: int,
-) -> None:
+def _dry(runs: list[tuple[Study, list[Run]]], scale: str, store: Path, options: Options) -> None:
     """How many runs, how long, how much memory: without running any of them."""
-    from engramma.runs import study as work
     from engramma.runs.estimate import estimate
     from engramma.store.records import Store
 
-    place = work.device_for(device)
     wanted = list(dict.fromkeys(run.experiment for _, part in runs for run in part))
-    found = estimate(wanted, Store(store), place, kernel, data_dir, processes)
+    found = estimate(wanted, Store(store), options)
     out = show.out.print
     for study, part in runs:
         out(f"{study.name} ({study.paper}): {len(part)} runs", soft_wrap=True)
@@ -193,7 +192,7 @@ def _dry(
         soft_wrap=True,
     )
     several = f" in each of {found.processes} processes" if found.processes > 1 else ""
-    out(f"packs       {found.packs} on {place.type}, up to {found.replicas} runs at once{several}")
+    out(f"packs       {found.packs} on {options.where.type}, up to {found.replicas} runs at once{several}")
     out(f"memory      about {show.size(found.memory)} of {show.size(found.room)} that packs may use")
     if found.seconds is None:
         out(f"time        cannot be estimated: {found.basis}", soft_wrap=True)

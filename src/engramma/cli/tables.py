@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -156,19 +156,20 @@ def figure(
             show.out.print(str(path), soft_wrap=True)
 
 
-def present(study: Study, records: list[Record], out: Path, data_dir: Path | None = None) -> list[Path]:
+def present(study: Study, records: list[Record], out: Path, data_dir: str | Path | None = None) -> list[Path]:
     """Show a study's tables in the terminal, and write them and its figures into `out`. The files."""
     from engramma.show import figures, tables, typeset
 
     made = []
-    for kind in study.tables:
-        each: Table = tables.TABLES[kind](records)
+    found: dict[str, Table] = {kind: tables.TABLES[kind](records) for kind in study.tables}
+    for each in found.values():
         show.out.print(typeset.terminal(each))
         made += [
             typeset.write(each, out / f"{study.name}{end}", form) for form, end in typeset.ENDINGS.items()
         ]
     for kind in study.figures:
-        made += figures.draw(kind, records, out, study.name, data_dir=data_dir)
+        known: dict[str, Any] = {"table": found["table2"]} if kind == "bars" and "table2" in found else {}
+        made += figures.draw(kind, records, out, study.name, data_dir=data_dir, **known)
     return made
 
 

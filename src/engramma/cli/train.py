@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from engramma.experiment import Experiment
+    from engramma.runs.options import Options
     from engramma.runs.study import Outcome
 
 WHERE = "Where and how"
@@ -74,20 +75,20 @@ TensorBoardOption = Annotated[
 def carry_out(
     experiments: list[Experiment],
     store: Path,
-    device: str,
+    options: Options,
+    client: Client | None = None,  # of a cluster, which has devices of its own
     dashboard: bool = False,
     tensorboard: Path | None = None,
-    processes: int = 0,
-    **options: Any,
 ) -> Outcome:
     """Run with a progress bar or a dashboard, and know what to say when interrupted."""
     from engramma.runs import study
+    from engramma.runs.options import device_for
     from engramma.store.records import Store
 
-    client = options.pop("client", None)  # of a cluster: which has devices of its own
     if client and (dashboard or tensorboard):
         raise ValueError("cluster must be left out with --watch and --tensorboard: they show what runs here")
-    place = device if client else study.device_for(device)
+    if not client:
+        device_for(options.device)  # one that is not here is said before anything is shown
     records = Store(store)
     interrupt.keeps(
         lambda: f"{len(records)} finished runs are kept in {store}; the same command goes on from there"
@@ -96,14 +97,14 @@ def carry_out(
         from engramma.runs import cluster
 
         with show.progress() as work:
-            return cluster.run(experiments, records, client, device, watch=work, **options)
+            return cluster.run(experiments, records, client, options, work)
     with nullcontext(study.Work()) if dashboard else show.progress() as work:
         if not dashboard and tensorboard is None:
-            return study.run(experiments, records, place, watch=work, processes=processes, **options)
+            return study.run(experiments, records, options, work)
         from engramma.runs.watch import watching
 
         with watching(work, dashboard, tensorboard, show.err) as watcher:
-            return study.run(experiments, records, place, watch=work, watcher=watcher, **options)
+            return study.run(experiments, records, options, work, watcher)
 
 
 @contextmanager
@@ -153,6 +154,7 @@ def run(
     last finished task.
     """
     from engramma.experiment import read, read_toml
+    from engramma.runs.options import Options
     from engramma.search import choice as chosen
 
     if os.getcwd() not in sys.path:
@@ -175,13 +177,18 @@ def run(
     if asked_seeds is not None:
         varied = [{**v, "seed": s} for v in varied for s in counted(asked_seeds)]
     experiments = [read(b, told, v) for b in bases for v in varied]
-    keep = {"keep_memories": keep_memories, "keep_checkpoints": keep_checkpoints, "curve_every": curve_every}
+    options = Options(
+        device,
+        kernel,
+        data_dir,
+        curve_every=curve_every,
+        keep_memories=keep_memories,
+        keep_checkpoints=keep_checkpoints,
+        processes=processes,
+    )
     show.thresholds(experiments)
     with joined(cluster, device) as client:
-        outcome = carry_out(
-            experiments, store, device, watch, tensorboard, processes,
-            kernel=kernel, data_dir=data_dir, client=client, **keep,
-        )  # fmt: skip
+        outcome = carry_out(experiments, store, options, client, watch, tensorboard)
     show.results(outcome.records)
     show.outcome(outcome, store)
 
@@ -210,6 +217,7 @@ def fork(
     """
     from engramma.checks import method_class
     from engramma.runs.forks import fork as continued
+    from engramma.runs.options import Options
     from engramma.store import checkpoints
     from engramma.store.records import Store
 
@@ -226,5 +234,5 @@ def fork(
     if strength is not None:
         changes["strength"] = literal(strength)
     children = [continued(records.get(run).experiment, after - 1, method, **changes) for run in pack]
-    outcome = carry_out(children, store, device, kernel=kernel, data_dir=data_dir)
+    outcome = carry_out(children, store, Options(device, kernel, data_dir, processes=0))
     show.results(outcome.records)

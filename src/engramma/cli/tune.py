@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -111,6 +112,7 @@ def tune(
     """
     from engramma.runs import study
     from engramma.runs.cluster import run as cluster_run
+    from engramma.runs.options import Options
     from engramma.search import choice as chosen
     from engramma.search import spaces
     from engramma.search import tune as tuning
@@ -126,7 +128,7 @@ def tune(
         told["settings"] = {**told.get("settings", {}), "unit": True}
     if grid and (trials or range_):
         raise ValueError("trials and range must be left out of a grid: --rates and --temperatures make it")
-    place = device if cluster else study.device_for(device)
+    options = Options(device, kernel, data_dir)
     searched = _seeds(seeds)
     made: list[Search] = []
     for name in names or ["vanilla"]:
@@ -138,6 +140,7 @@ def tune(
                 )
             else:
                 made.append(spaces.strength_of(*about, trials, _numbers(range_, "range")))
+    made = [replace(search, batch=batch, prune=prune) for search in made]
     records = Store(store)
     interrupt.keeps(
         lambda: (
@@ -145,11 +148,9 @@ def tune(
             "the same command goes on from there"
         )
     )
-    options: dict[str, Any] = {"device": place, "kernel": kernel, "data_dir": data_dir}
     with joined(cluster, device) as client, show.progress() as work:
-        if client:
-            options["run"] = partial(cluster_run, client=client)
-        found = tuning.tune(made, records, storage, batch, prune, work, **options)
+        run = partial(cluster_run, client=client) if client else study.run
+        found = tuning.tune(made, records, options, storage, work, run)
     for path in _draw(found, records, figures):
         show.out.print(str(path), soft_wrap=True)
     _show(found)
@@ -179,8 +180,9 @@ def _draw(found: list[Found], store: Any, out: Path) -> list[Path]:
     methods = "-".join(dict.fromkeys(each.search.base.method.rpartition(":")[2] for each in found))
     if found[0].response is not None:
         return figures.save(figures.searches(found), out, f"tune-{methods}")
-    runs = [run for each in found for params in each.params for run in each.search.experiments(params)]
-    records = [record for run in runs if (record := store.find(run)) is not None]
+    runs = [(each.held.get(name), name) for each in found for name in each.runs]
+    there = [record or store.find(name) for record, name in runs]
+    records = [record for record in there if record is not None]
     return figures.draw("grid", records, out, f"tune-grid-{methods}") if records else []
 
 

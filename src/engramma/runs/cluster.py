@@ -16,11 +16,13 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engramma.experiment import VARYING, Experiment
 from engramma.runs import study
+from engramma.runs.options import Options
 from engramma.runs.planning import halves
 from engramma.runs.study import Outcome, Work, total_work
 from engramma.runs.workers import check, ready, said, source, train
@@ -115,38 +117,30 @@ def run(
     experiments: Sequence[Experiment],
     store: Store,
     client: Client,
-    device: str = "auto",
-    kernel: str = "auto",
-    data_dir: str | Path | None = None,
+    options: Options = Options(device="auto"),
     watch: Work | None = None,
-    **keep: Any,  # curve_every, keep_memories, keep_checkpoints
 ) -> Outcome:
-    """Run what the store does not have yet on the workers of a cluster, as `study.run` does here."""
+    """Run what the store does not have yet on the workers of a cluster, as `study.run` does here.
+
+    The device is one of theirs: auto is a GPU where a worker offers one.
+    """
     watch = watch or Work()
-    memories = bool(keep.get("keep_memories"))
     wanted = list(dict.fromkeys(experiments))
-    if there := study.opened(wanted, store, memories):
-        return Outcome([there[e.name] for e in experiments], 0, len(wanted))
-    missing = [e for e in wanted if store.find(e, memories) is None]
+    found = study.opened(wanted, store, options.keep_memories)
+    missing = [e for e in wanted if e.name not in found]
     watch.total, watch.own, watch.apart = sum(map(total_work, missing)), 0.0, 0.0
     ran = 0
     if missing:
-        crowd = ready(client, store, device)
-        home = {"store": str(store.path.resolve()), "origin": source()}
-        place = str(Path(data_dir).resolve()) if data_dir else None
-        options = {"device": crowd.device, "kernel": kernel, "data_dir": place, "room": crowd.room, **keep}
+        crowd = ready(client, store, options.device)
+        there = replace(options, device=crowd.device, room=crowd.room, processes=1).told()
+        home = {"store": str(store.path.resolve()), "origin": source(), "options": there}
         needs: dict[str, Any] = {"resources": {"GPU": 1}} if crowd.device == "cuda" else {}
         families = list({e.canonical(*VARYING): e.describe() for e in missing}.values())
         with said("check the settings"):
-            client.submit(check, families, crowd.device, kernel, place, pure=False, **needs).result()
-        begun = study._plan(missing, wanted, store, crowd.device, crowd.room)
-        packs = shares(begun, crowd.workers, crowd.device, store)
-        ran = _send(client, packs, {**home, "options": options}, needs, watch)
-    records = {e.name: store.find(e, memories) for e in wanted}
-    if lost := [name for name, record in records.items() if record is None]:
-        raise OSError(f"records of {', '.join(lost)} were removed or damaged while the study ran")
-    by_name = {name: record for name, record in records.items() if record is not None}
-    return Outcome([by_name[e.name] for e in experiments], ran, len(wanted) - len(missing))
+            client.submit(check, families, there, pure=False, **needs).result()
+        packs = study.packs(missing, wanted, store, crowd.device, crowd.room)
+        ran = _send(client, shares(packs, crowd.workers, crowd.device, store), home, needs, watch)
+    return Outcome(study.gathered(experiments, found, store, options.keep_memories), ran, len(found))
 
 
 def shares(packs: list[list[Experiment]], workers: int, device: str, store: Store) -> list[list[Experiment]]:
@@ -158,7 +152,7 @@ def shares(packs: list[list[Experiment]], workers: int, device: str, store: Stor
     most = whole / (workers * (SHARES if device == "cpu" else 1))
 
     def cut(pack: list[Experiment]) -> list[list[Experiment]]:
-        if len(pack) == 1 or sum(map(total_work, pack)) <= most or study._begun(store, pack):
+        if len(pack) == 1 or sum(map(total_work, pack)) <= most or study.begun(store, pack):
             return [pack]
         return [part for half in halves(pack) for part in cut(half)]
 

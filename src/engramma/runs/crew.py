@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 
 import engramma
 from engramma.experiment import Experiment
+from engramma.runs.options import Options
 from engramma.runs.planning import SMALL, work
 from engramma.store.records import Store
 
@@ -86,7 +86,11 @@ class Member:
 
 @contextmanager
 def crew(
-    size: int, experiments: Sequence[Experiment], store: Store, heard: Callable[[float], None], **options: Any
+    size: int,
+    experiments: Sequence[Experiment],
+    store: Store,
+    options: Options,
+    heard: Callable[[float], None],
 ) -> Iterator[list[Member]]:
     """`size` more processes that run `experiments`, as long as the context lasts.
 
@@ -95,11 +99,17 @@ def crew(
     if size < 1:
         yield []
         return
-    place = {k: str(v) if isinstance(v, Path | torch.device) else v for k, v in options.items()}
     before = torch.get_num_threads()
     threads = max(1, before // (size + 1))
-    told = {"path": sys.path, "store": str(store.path.resolve()), "threads": threads, "options": place}
-    order = json.dumps({**told, "experiments": [e.describe() for e in experiments]})
+    order = json.dumps(
+        {
+            "path": sys.path,
+            "store": str(store.path.resolve()),
+            "threads": threads,
+            "options": options.told(),
+            "experiments": [e.describe() for e in experiments],
+        }
+    )
     members: list[Member] = []
     listeners: list[threading.Thread] = []
     wait = 0.0

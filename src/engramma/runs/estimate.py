@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -12,6 +11,7 @@ import torch
 from engramma.experiment import Experiment
 from engramma.kernels import kernel_for
 from engramma.runs.crew import suited
+from engramma.runs.options import Options
 from engramma.runs.planning import free_memory, memory, plan, seed_major, suited_threads, work
 from engramma.runs.setup import build
 from engramma.runs.study import total_work
@@ -30,24 +30,19 @@ class Estimate(NamedTuple):
 
 
 def estimate(
-    experiments: Sequence[Experiment],
-    store: Store,
-    device: torch.device | str,
-    kernel: str = "auto",
-    data_dir: str | Path | None = None,
-    processes: int = 0,
+    experiments: Sequence[Experiment], store: Store, options: Options = Options(processes=0)
 ) -> Estimate:
-    missing = [e for e in experiments if e not in store]
+    device, missing = options.where, [e for e in experiments if e not in store]
     room = free_memory(device)
     if not missing:
         return Estimate(0, 0, 0, 1, 0, room, 0.0, "(nothing to do)")
     packs = plan(missing, device, room)
-    size = processes or suited(device, packs)
+    size = options.processes or suited(device, packs)
     packs = plan(missing, device, room // size)  # as study.run does it
-    speed, basis = stored(missing, store, device, kernel)
+    speed, basis = stored(missing, store, options)
     if speed is None:
         try:
-            speed = tried(max(packs, key=len), device, kernel, data_dir)
+            speed = tried(max(packs, key=len), options)
             basis = "from a few epochs tried just now"
         except (ValueError, OSError) as error:  # the data are not here
             basis = str(error)
@@ -56,13 +51,11 @@ def estimate(
     return Estimate(len(missing), len(packs), largest, size, needed, room, seconds, basis)
 
 
-def stored(
-    missing: Sequence[Experiment], store: Store, device: torch.device | str, kernel: str
-) -> tuple[float | None, str]:
+def stored(missing: Sequence[Experiment], store: Store, options: Options) -> tuple[float | None, str]:
     """Work a second, from finished runs of the same kind on the same kind of device."""
     kinds = {(e.data, e.items, e.memories, e.dtype) for e in missing}
-    place = torch.device(device).type
-    arithmetic = kernel_for(device, kernel, missing[0].dtype == "mixed").name
+    place = options.where.type
+    arithmetic = kernel_for(options.where, options.kernel, missing[0].dtype == "mixed").name
     done = spent = 0.0
     count = 0
     for record in store:
@@ -77,12 +70,10 @@ def stored(
     return (done / spent if spent else None), f"from {count} runs in the store"
 
 
-def tried(
-    pack: list[Experiment], device: torch.device | str, kernel: str, data_dir: str | Path | None
-) -> float:
+def tried(pack: list[Experiment], options: Options) -> float:
     """Work a second, from the first task of a pack: a few epochs, and not more than some seconds."""
     short = seed_major([e.but(epochs=50, tasks=e.tasks) for e in pack])
-    built = build(short, device, kernel, data_dir)
+    device, built = options.where, build(short, *options.place)
     with suited_threads(device, pack):
         steps = built.train()
         next(steps)  # the first compiles and warms up
@@ -96,6 +87,6 @@ def tried(
     return len(short) * epochs * work(short[0], 0) / (time.perf_counter() - begun)
 
 
-def _wait(device: torch.device | str) -> None:
-    if torch.device(device).type == "cuda":
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -15,6 +15,7 @@ import torch
 
 from engramma.experiment import read
 from engramma.runs import study
+from engramma.runs.options import Options
 from engramma.runs.study import Work
 from engramma.store.records import Store
 
@@ -58,7 +59,7 @@ def main() -> None:
     torch.set_num_threads(order["threads"])
     try:
         wanted = [read(told) for told in order["experiments"]]
-        study.run(wanted, Store(order["store"]), watch=watch, **order["options"])
+        study.help_out(wanted, Store(order["store"]), Options(**order["options"]), watch)
     except BrokenPipeError:
         pass  # nobody listens any more
     except Exception as error:  # the first process will come to the same run, and say it in full

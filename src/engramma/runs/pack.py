@@ -6,9 +6,8 @@ import datetime
 import hashlib
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +19,7 @@ from engramma.experiment import Experiment
 from engramma.methods.state import alike
 from engramma.replicas import Replicas
 from engramma.runs.forks import branch, lineage
+from engramma.runs.options import Options
 from engramma.runs.planning import seed_major
 from engramma.runs.setup import Built, build
 from engramma.store import checkpoints
@@ -50,96 +50,120 @@ def pack_name(experiments: Sequence[Experiment]) -> str:
 def run_pack(
     experiments: Sequence[Experiment],
     store: Store,
-    device: torch.device | str = "cpu",
-    kernel: str = "auto",
-    data_dir: str | Path | None = None,
-    curve_every: int | None = None,
-    keep_memories: bool = False,
-    keep_checkpoints: bool = False,
-    checkpoint_share: float = 0.1,
+    options: Options = Options(),
     tick: Tick | None = None,
     watcher: Watcher | None = None,
 ) -> list[Record]:
     """Train experiments of one family together and store a record of each, in the order given.
 
     Accuracies are measured before training, every `curve_every` epochs (default: 25 times a task) and
-    after each task. A checkpoint is kept after a task until the records are stored, where writing it takes
-    no more than `checkpoint_share` of the time since the last, or next to nothing. A `watcher` (watch.py)
-    sees the pack begin, every epoch with what was measured, and its end.
+    after each task. A `watcher` (watch.py) sees the pack begin, every epoch with what was measured, and its
+    end.
     """
-    ordered = seed_major(experiments)
-    first, name = ordered[0], pack_name(ordered)
-    built = build(ordered, device, kernel, data_dir)
-    every = curve_every or max(1, first.epochs // POINTS)
-    keep = keep_memories or keep_checkpoints
-    ledger = Ledger(first.tasks, first.epochs)
-    theta, resume = built.theta, None
-    point = resumable(store, ordered, built, keep)
-    if point is None and first.fork:
-        point = branch(store, ordered, built)
-        if fault := misfit(point, ordered, built):
-            raise ValueError(f"fork: the checkpoint of {first.fork} is not of its pack: {fault}")
+    pack = seed_major(experiments)
+    first = pack[0]
+    built = build(pack, *options.place)
+    every = options.curve_every or max(1, first.epochs // POINTS)
+    ledger, shelf = Ledger(first.tasks, first.epochs), Shelf(store, pack, options)
+    point = shelf.last(built)
     if point is not None:
         ledger.restore(point)
-        theta, resume = point.theta, (point.done, point.state)
     else:
-        ledger.measure(built, built.network.at(built.optimiser.beta(0, theta)), theta)
+        ledger.measure(built, built.network.at(built.optimiser.beta(0, built.theta)), built.theta)
     if watcher:
-        watcher.start(ordered, built)
-    started = written = time.perf_counter()
-    pace = PACE
-    if theta is not None:  # else every task was learned: only records were missing
-        for moment in built._replace(theta=theta).train(resume):
-            ledger.watch(moment.moving, moment.task, moment.epoch)
-            scores = None
-            if moment.ends_task or moment.epoch % every == 0:
-                scores = ledger.measure(
-                    built, moment.network, moment.theta, moment.task, moment.epoch, moment.ends_task
-                )
-            if watcher:
-                watcher.update(moment, scores)
-            if tick:
-                tick(first, len(ordered), moment.task, moment.epoch)
-            if moment.ends_task:
-                done = moment.task + 1
-                ledger.seconds.append(time.perf_counter() - started)
-                started = time.perf_counter()
-                ledger.report = plain(built.method.report(moment.state))  # as a file gives it back
-                whole = keep or done < first.tasks
-                saved = Checkpoint(
-                    tuple(e.name for e in ordered),
-                    done,
-                    moment.theta if whole else None,
-                    moment.state if whole else None,
-                    ledger.tensors(),
-                    {
-                        **ledger.facts(),
-                        **lineage(ordered),
-                        "keep": keep_checkpoints,
-                        "memories": keep_memories,
-                    },
-                )
-                now, size = time.perf_counter(), checkpoints.size(saved)
-                worth = size <= LIGHT or (now - written) * checkpoint_share >= size / pace
-                if keep or (worth and (whole or len(ordered) > 1)):
-                    checkpoints.save(store, name, saved)
-                    written = time.perf_counter()
-                    pace = size / (written - now)
-                    if not keep:
-                        checkpoints.discard(store, name, below=done)
+        watcher.start(pack, built)
+    ledger.begun = shelf.written = time.perf_counter()
+    for moment in _moments(built, point):
+        ledger.watch(moment.moving, moment.task, moment.epoch)
+        scores = None
+        if moment.ends_task or moment.epoch % every == 0:
+            scores = ledger.measure(
+                built, moment.network, moment.theta, moment.task, moment.epoch, moment.ends_task
+            )
+        if watcher:
+            watcher.update(moment, scores)
+        if tick:
+            tick(first, len(pack), moment.task, moment.epoch)
+        if moment.ends_task:
+            ledger.close(moment)
+            shelf.keep(moment, ledger)
     if watcher:
         watcher.stop()
-    kept = _kept(store, name, first) if keep_memories else None
-    common = facts(device, built, ledger, name)
+    kept = shelf.memories() if options.keep_memories else []
+    common = facts(options.where, built, ledger, shelf.name)
     records = {}
-    for row, experiment in enumerate(ordered):
+    for row, experiment in enumerate(pack):
         record = ledger.record(row, experiment, common, built)
-        if kept is not None:
-            record = replace(record, kept=tuple(after[row].numpy() for after in kept))
-        records[experiment.name] = replace(record, folder=store.write(record), kept=())
-    if not keep_checkpoints:
-        checkpoints.discard(store, name)
+        whole = replace(record, kept=tuple(after[row].numpy() for after in kept))
+        records[experiment.name] = replace(record, folder=store.write(whole))
+    if not options.keep_checkpoints:
+        checkpoints.discard(store, shelf.name)
     return [records[e.name] for e in experiments]
+
+
+def _moments(built: Built, point: Checkpoint | None) -> Iterator[Moment]:
+    """The pack in training, from its beginning or from where a checkpoint left it."""
+    if point is None:
+        return built.train()
+    if point.theta is None:  # every task was learned: only records were missing
+        return iter(())
+    return built._replace(theta=point.theta).train((point.done, point.state))
+
+
+class Shelf:
+    """The checkpoints of a pack.
+
+    After a task one is kept until the records are stored, where writing it takes no more than
+    `checkpoint_share` of the time since the last, or next to nothing. Where memories or checkpoints are to be
+    kept, each is, after every task.
+    """
+
+    def __init__(self, store: Store, pack: Sequence[Experiment], options: Options) -> None:
+        self.store, self.pack, self.name = store, pack, pack_name(pack)
+        self.all = options.keep_memories or options.keep_checkpoints
+        self.share = options.checkpoint_share
+        asked = {"keep": options.keep_checkpoints, "memories": options.keep_memories}
+        self.told = {**lineage(pack), **asked}  # by each of them
+        self.written, self.pace = 0.0, PACE  # when the last was, and how many bytes a second
+
+    def last(self, built: Built) -> Checkpoint | None:
+        """Where the pack goes on: at its own last checkpoint, or where the runs stood that it continues."""
+        point = resumable(self.store, self.pack, built, self.all)
+        if point is None and self.pack[0].fork:
+            point = branch(self.store, self.pack, built)
+            if fault := misfit(point, self.pack, built):
+                raise ValueError(f"fork: the checkpoint of {self.pack[0].fork} is not of its pack: {fault}")
+        return point
+
+    def keep(self, moment: Moment, ledger: Ledger) -> None:
+        """After a task: write a checkpoint, if it is worth its time."""
+        done = moment.task + 1
+        whole = self.all or done < ledger.tasks  # after the last task none is trained on: the scores will do
+        point = Checkpoint(
+            tuple(e.name for e in self.pack),
+            done,
+            moment.theta if whole else None,
+            moment.state if whole else None,
+            ledger.tensors(),
+            {**ledger.facts(), **self.told},
+        )
+        now, size = time.perf_counter(), checkpoints.size(point)
+        worth = size <= LIGHT or (now - self.written) * self.share >= size / self.pace
+        if self.all or (worth and (whole or len(self.pack) > 1)):
+            checkpoints.save(self.store, self.name, point)
+            self.written = time.perf_counter()
+            self.pace = size / (self.written - now)
+            if not self.all:
+                checkpoints.discard(self.store, self.name, below=done)
+
+    def memories(self) -> list[Tensor]:
+        """[(R,M,N)] after each task, where all were kept."""
+        tasks = range(1, self.pack[0].tasks + 1)
+        points = [checkpoints.load(self.store, self.name, done, None, "cpu") for done in tasks]
+        thetas = [point.theta for point in points if point is not None and point.theta is not None]
+        if len(thetas) < len(tasks):
+            raise OSError(f"checkpoints of pack {self.name} were removed or damaged while it was trained")
+        return thetas
 
 
 @dataclass
@@ -154,6 +178,7 @@ class Ledger:
     broke: Tensor | None = None  # (R,) epoch over all tasks after which memories were not finite; 0: never
     seconds: list[float] = field(default_factory=list)  # of each task, for the whole pack
     report: dict[str, Any] = field(default_factory=dict)
+    begun: float = 0.0  # when the task in training was, by the clock
 
     def watch(self, theta: Tensor, task: int, epoch: int) -> None:
         """Note which replicas have diverged. Nothing is read back: a device goes on unhindered."""
@@ -183,6 +208,12 @@ class Ledger:
                 self.scores.setdefault(key, empty)[:, task] = values
         self.marks.append(task * self.epochs + epoch)
         return found
+
+    def close(self, moment: Moment) -> None:
+        """After a task: note how long it took, and what the method says of itself."""
+        self.seconds.append(time.perf_counter() - self.begun)
+        self.begun = time.perf_counter()
+        self.report = plain(moment.method.report(moment.state))  # as a file gives it back
 
     def tensors(self) -> dict[str, Tensor]:
         out = {f"scores/{k}": v for k, v in self.scores.items()}
@@ -223,8 +254,7 @@ class Ledger:
         )
 
 
-def facts(device: torch.device | str, built: Built, ledger: Ledger, name: str) -> dict[str, Any]:
-    place = torch.device(device)
+def facts(place: torch.device, built: Built, ledger: Ledger, name: str) -> dict[str, Any]:
     model = (
         torch.cuda.get_device_name(place)
         if place.type == "cuda"
@@ -246,15 +276,6 @@ def facts(device: torch.device | str, built: Built, ledger: Ledger, name: str) -
         "seconds_by_task": ledger.seconds,
         "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
-
-
-def _kept(store: Store, name: str, first: Experiment) -> list[Tensor]:
-    """[(R,M,N)] after each task."""
-    points = [checkpoints.load(store, name, done, None, "cpu") for done in range(1, first.tasks + 1)]
-    thetas = [point.theta for point in points if point is not None and point.theta is not None]
-    if len(thetas) < first.tasks:
-        raise OSError(f"checkpoints of pack {name} were removed or damaged while it was trained")
-    return thetas
 
 
 def resumable(

@@ -12,6 +12,7 @@ import numpy as np
 
 from engramma.experiment import Experiment
 from engramma.runs import study
+from engramma.runs.options import Options
 from engramma.store import scores
 from engramma.store.records import Record, Store
 
@@ -106,7 +107,7 @@ def run(
     kernel: str = "auto",
     data_dir: str | Path | None = None,
     processes: int = 0,
-    **keep: Any,  # curve_every, keep_memories, keep_checkpoints
+    **keep: Any,  # and whatever else `Options` has: curve_every, keep_memories, keep_checkpoints
 ) -> Result:
     """Train what has not been trained yet, as many runs at once as fit, and give what all of them found.
 
@@ -118,16 +119,12 @@ def run(
         raise ValueError(f"runs must be Experiments, not {type(strange[0]).__name__}")
     if not wanted:
         raise ValueError("runs must be at least one Experiment")
-
-    def found(store: Store) -> list[Record]:
-        place = study.device_for(device)
-        told = {"kernel": kernel, "data_dir": data_dir, "processes": processes, **keep}
-        return study.run(wanted, store, place, **told).records
-
+    options = Options(device, kernel, data_dir, processes=processes, **keep)
     if store is not None:
-        return Result(found(store if isinstance(store, Store) else Store(store)))
+        place = store if isinstance(store, Store) else Store(store)
+        return Result(study.run(wanted, place, options).records)
     with tempfile.TemporaryDirectory(prefix="engramma-") as folder:
-        return Result([_held(record) for record in found(Store(folder))])
+        return Result([_held(record) for record in study.run(wanted, Store(folder), options).records])
 
 
 def load(store: str | Path | Store | Sequence[str | Path | Store] = "runs") -> Result:

@@ -55,22 +55,7 @@ def build(
     arithmetic = kernel_for(device, kernel, mixed)
     dtype = torch.float64 if mixed else getattr(torch, first.dtype)
     place: dict[str, Any] = {"device": device, "dtype": dtype}
-    parts = {**place, "replicas": replicas, "kernel": arithmetic}
-    stream = stream_class(first.stream).made(dict(first), data_dir, **parts)
-    form, loss = interaction_class(first.interaction), loss_class(first.loss)
-    leak = {"leak": first.leak} if form is LeakyRectifiedPolynomial else {}
-    recall = None
-    if first.recall_leak is not None:
-        recall = LeakyRectifiedPolynomial(first.vertex, first.recall_leak)
-    network = DenseMemory(
-        stream.neurons,
-        stream.classes,
-        form(first.vertex, **leak),
-        loss(),
-        first.autoassociative,
-        kernel=arithmetic,
-        recall=recall,
-    )
+    stream, network = _described(first, data_dir, replicas=replicas, kernel=arithmetic, **place)
     cls = method_class(first.method)
     key = cls.strength_name
     method = cls(**first.settings, **({key: _each(experiments, "strength")} if key else {}))
@@ -95,6 +80,24 @@ def build(
         replicas.memories(count, stream.neurons, first.spread, **place),
         first.batch_size,
     )
+
+
+def fits(e: Experiment, data_dir: str | Path | None) -> None:
+    """See that a run and its data fit together, before memories are drawn: what is wrong is raised as `build`
+    would. That its method has the right settings, its description was checked for."""
+    place = {"device": "cpu", "dtype": torch.float64, "kernel": kernel_for("cpu", "reference")}
+    _described(e, data_dir, replicas=Replicas((e.seed,)), **place)
+
+
+def _described(e: Experiment, data_dir: str | Path | None, **place: Any) -> tuple[Stream, DenseMemory]:
+    """The stream and the network of a description. `place`: replicas, device, dtype and kernel."""
+    stream = stream_class(e.stream).made(dict(e), data_dir, **place)
+    form, loss = interaction_class(e.interaction), loss_class(e.loss)
+    leak = {"leak": e.leak} if form is LeakyRectifiedPolynomial else {}
+    recall = None if e.recall_leak is None else LeakyRectifiedPolynomial(e.vertex, e.recall_leak)
+    interaction = form(e.vertex, **leak)
+    about = (stream.neurons, stream.classes, interaction, loss(), e.autoassociative)
+    return stream, DenseMemory(*about, kernel=place["kernel"], recall=recall)
 
 
 def _temperatures(experiments: Sequence[Experiment], key: str, awake: int, neurons: int) -> Any:

@@ -7,25 +7,25 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from engramma.experiment import VARYING, Experiment
 from engramma.kernels import kernel_for
 from engramma.runs.crew import crew, suited
-from engramma.runs.pack import run_pack
+from engramma.runs.options import Options
+from engramma.runs.pack import Watcher, run_pack
 from engramma.runs.planning import free_memory, halves, memory, plan, suited_threads, work
-from engramma.runs.setup import build
+from engramma.runs.setup import fits
 from engramma.store import checkpoints
 from engramma.store.claims import Claims
-from engramma.store.records import Record, Store
+from engramma.store.files import holds
+from engramma.store.records import MEMORIES, Record, Store
 
 log = logging.getLogger("engramma")
 
-__all__ = ["Outcome", "Work", "device_for", "run", "run_pack"]
+__all__ = ["Outcome", "Work", "run", "run_pack"]
 
 
 @dataclass
@@ -51,119 +51,123 @@ class Outcome:
     found: int
 
 
-def device_for(name: str) -> torch.device:
-    """auto, cpu, cuda or cuda:1: the device, where there is one."""
-    try:
-        device = torch.device(
-            "cuda" if name == "auto" and torch.cuda.is_available() else name.replace("auto", "cpu")
-        )
-    except RuntimeError:
-        device = None
-    if device is None or device.type not in ("cpu", "cuda"):
-        raise ValueError(f"device must be auto, cpu or cuda, not {name!r}")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            "device must be auto or cpu here: cuda was asked for, but PyTorch finds no such device"
-        )
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"device must be one of the {torch.cuda.device_count()} there are, not {name!r}")
-    return device
-
-
 def run(
     experiments: Sequence[Experiment],
     store: Store,
-    device: torch.device | str = "cpu",
-    kernel: str = "auto",
-    data_dir: str | Path | None = None,
-    prepared: bool = False,  # whoever sent the runs has checked them and tidied the store
+    options: Options = Options(),
     watch: Work | None = None,
-    room: int | None = None,
-    processes: int = 1,
-    **keep: Any,  # curve_every, keep_memories, keep_checkpoints, watcher
+    watcher: Watcher | None = None,
 ) -> Outcome:
-    """Run what the store does not have yet, in packs that fit `room` bytes (default: what is free).
+    """Run what the store does not have yet, in packs that fit the memory, and read what all of them found.
 
-    Other processes may do the same at the same time: each run is done by one of them. `processes` starts
-    some, which end with this call (0: as many as suit the packs).
+    Other processes may do the same at the same time: each run is done by one of them. `options.processes`
+    starts some, which end with this call. Who wants to see packs train (`watcher`) has them trained here.
     """
-    watch = watch or Work()
-    memories = bool(keep.get("keep_memories"))
-    wanted = list(dict.fromkeys(experiments))
-    if not prepared:
-        _check([e for e in wanted if e not in store], device, kernel, data_dir)
-        if there := opened(wanted, store, memories):
-            return Outcome([there[e.name] for e in experiments], 0, len(wanted))
+    wanted, watch = list(dict.fromkeys(experiments)), watch or Work()
+    check([e for e in wanted if e not in store], options)
+    found = opened(wanted, store, options.keep_memories)
+    missing = [e for e in wanted if e.name not in found]
+    ran = complete(missing, wanted, store, options, watch, watcher) if missing else set[str]()
+    return Outcome(gathered(experiments, found, store, options.keep_memories), len(ran), len(found))
+
+
+def complete(
+    missing: list[Experiment],
+    wanted: list[Experiment],
+    store: Store,
+    options: Options,
+    watch: Work,
+    watcher: Watcher | None = None,
+) -> set[str]:
+    """Have the `missing` of the runs `wanted` in the store: names of those that were trained by this process
+    and those it started. No record is opened: that a run is done is seen by its folder."""
+    device, names = options.where, {e.name for e in missing}
+    file = MEMORIES if options.keep_memories else "record.json"
+
+    def lacking(pack: Sequence[Experiment]) -> list[Experiment]:
+        return [e for e in pack if e.name in names and not holds(store.path / e.name, file)]
+
     with Claims(store.claims) as claims:
         store.owner = claims.owner
-        missing = [e for e in wanted if store.find(e, memories) is None]
         works = {e.name: total_work(e) for e in missing}
         watch.total, watch.own, watch.apart = sum(works.values()), 0.0, 0.0
         watch.ran.clear()
-        room = free_memory(device) if room is None else room
-        queue = _plan(missing, wanted, store, device, room)
-        size = 1 if keep.get("watcher") else processes or suited(device, queue)
+        room = free_memory(device) if options.room is None else options.room
+        queue = packs(missing, wanted, store, device, room)
+        size = 1 if watcher else options.processes or suited(device, queue)
         if size > 1:  # they work at the same time, each in its share of the memory
             room //= size
-            queue = _plan(missing, wanted, store, device, room)
-        kept = {k: v for k, v in keep.items() if k != "watcher"}
-        options = {"device": device, "kernel": kernel, "data_dir": data_dir}
+            queue = packs(missing, wanted, store, device, room)
 
         def heard(done: float) -> None:
             watch.apart = max(watch.apart, done)
             watch.on_change(watch)
 
-        with crew(size - 1 if queue else 0, wanted, store, heard, room=room, **options, **kept) as members:
+        order = [e for pack in queue for e in pack]
+        share = replace(options, room=room, processes=1)
+        with crew(size - 1 if queue else 0, order, store, share, heard) as members:
             while queue:
                 idle = True
                 for pack in list(queue):
-                    names = claims.take(e.name for e in pack)
-                    mine = [e for e in pack if e.name in names]
+                    taken = claims.take(e.name for e in pack)
+                    mine = [e for e in pack if e.name in taken]
                     if not mine:
                         continue
                     queue.remove(pack)
-                    others = [e for e in pack if e.name not in names]
-                    left = [e for e in mine if store.find(e, memories) is None]
+                    others = [e for e in pack if e.name not in taken]
+                    left = lacking(mine)
                     if others:
                         queue.append(others)
                     try:
                         if left:
                             # A pack that was broken off is resumed whole, so that it ends as it would have.
-                            whole = mine if not others and _begun(store, pack) else left
+                            whole = len(left) < len(mine) and not others and begun(store, pack)
                             watch.apart = max(watch.apart, _apart(works, store, watch))
-                            _run(whole, store, watch, **options, **keep)
+                            _run(mine if whole else left, store, options, watch, watcher)
                             watch.ran.update(e.name for e in left)
                             watch.on_change(watch)
                             idle = False
                     finally:
-                        claims.release(names)
-                queue = [p for p in queue if any(store.find(e, memories) is None for e in p)]
+                        claims.release(taken)
+                queue = [pack for pack in queue if lacking(pack)]
                 if idle and queue:
                     watch.doing = next((m.doing for m in members if m.doing), watch.doing)
                     time.sleep(0.2)
             watch.apart = watch.total - watch.own
             watch.on_change(watch)
-        ran = watch.ran.union(*(member.ran for member in members))
-    records = [store.find(e, memories) for e in wanted]
-    lost = [e.name for e, r in zip(wanted, records, strict=True) if r is None]
-    if lost:
-        raise OSError(f"records of {', '.join(lost)} were removed or damaged while the study ran")
-    by_name = {r.name: r for r in records if r is not None}
-    return Outcome([by_name[e.name] for e in experiments], len(ran), len(wanted) - len(missing))
+        return watch.ran.union(*(member.ran for member in members))
 
 
-def opened(wanted: Sequence[Experiment], store: Store, memories: bool) -> dict[str, Record] | None:
-    """Have a store ready to be written. One that can only be read will do where it has every run: their
-    records by name."""
+def help_out(wanted: list[Experiment], store: Store, options: Options, watch: Work) -> set[str]:
+    """Do what is missing of runs that another process has checked and will read: names of those trained."""
+    missing = [e for e in wanted if store.find(e, options.keep_memories) is None]
+    return complete(missing, wanted, store, options, watch) if missing else set[str]()
+
+
+def opened(wanted: Sequence[Experiment], store: Store, memories: bool) -> dict[str, Record]:
+    """Have a store ready to be written, and read what it has of these runs: their records by name. One that
+    can only be read will do where it has every run."""
+    refused = None
     try:
         tidy(store.open())
-    except OSError:
-        there = {e.name: store.find(e, memories) for e in wanted if e in store}
-        found = {name: record for name, record in there.items() if record is not None}
-        if len(found) < len(wanted):
-            raise
-        return found
-    return None
+    except OSError as error:
+        refused = error
+    read = ((e.name, store.find(e, memories)) for e in wanted)
+    found = {name: record for name, record in read if record is not None}
+    if refused is not None and len(found) < len(wanted):
+        raise refused
+    return found
+
+
+def gathered(
+    experiments: Sequence[Experiment], found: dict[str, Record], store: Store, memories: bool
+) -> list[Record]:
+    """The records of all, in their order: those `found` before, the others read now that they are there."""
+    fresh = {e.name: store.find(e, memories) for e in dict.fromkeys(experiments) if e.name not in found}
+    if lost := [name for name, record in fresh.items() if record is None]:
+        raise OSError(f"records of {', '.join(lost)} were removed or damaged while the study ran")
+    records = found | {name: record for name, record in fresh.items() if record is not None}
+    return [records[e.name] for e in experiments]
 
 
 def tidy(store: Store) -> None:
@@ -175,37 +179,37 @@ def tidy(store: Store) -> None:
             checkpoints.discard(store, pack)
 
 
-def _check(
-    experiments: Sequence[Experiment], device: torch.device | str, kernel: str, data_dir: str | Path | None
-) -> None:
+def check(experiments: Sequence[Experiment], options: Options) -> None:
     """See that data, settings and device fit together before anything is written or trained."""
+    device = options.where  # one that is not here is said first, even where nothing is to be trained
     for dtype in {e.dtype for e in experiments}:
-        kernel_for(device, kernel, mixed=dtype == "mixed")
+        kernel_for(device, options.kernel, mixed=dtype == "mixed")
     apart = (*VARYING, "vertex", "method", "settings", "memories", "epochs", "dtype")
     for e in {e.canonical(*apart): e for e in experiments}.values():
-        build([e.but(dtype="float64")], "cpu", "reference", data_dir)
+        fits(e, options.data_dir)
 
 
 def total_work(e: Experiment) -> float:
     return e.epochs * sum(work(e, task) for task in range(e.tasks))
 
 
-def _plan(
+def packs(
     missing: list[Experiment],
     wanted: list[Experiment],
     store: Store,
     device: torch.device | str,
     room: int,
 ) -> list[list[Experiment]]:
-    """Packs that were broken off as they were, so that they resume; the rest as it fits the device."""
+    """How what is missing is trained: packs that were broken off as they were, so that they resume; the rest
+    as it fits the device."""
     by_name = {e.name: e for e in wanted}
     lacking = {e.name for e in missing}
-    packs = []
+    old = []
     for runs in checkpoints.packs(store).values():
         if lacking.intersection(runs) and all(run in by_name for run in runs):
-            packs.append([by_name[run] for run in runs])
+            old.append([by_name[run] for run in runs])
             lacking.difference_update(runs)
-    return packs + plan([e for e in missing if e.name in lacking], device, room)
+    return old + plan([e for e in missing if e.name in lacking], device, room)
 
 
 def _apart(works: dict[str, float], store: Store, watch: Work) -> float:
@@ -214,11 +218,13 @@ def _apart(works: dict[str, float], store: Store, watch: Work) -> float:
     return sum(works[name] for name in others)
 
 
-def _begun(store: Store, pack: list[Experiment]) -> bool:
+def begun(store: Store, pack: list[Experiment]) -> bool:
     return tuple(e.name for e in pack) in checkpoints.packs(store).values()
 
 
-def _run(pack: list[Experiment], store: Store, watch: Work, **options: Any) -> None:
+def _run(
+    pack: list[Experiment], store: Store, options: Options, watch: Work, watcher: Watcher | None
+) -> None:
     """Run a pack; where the device's memory does not suffice after all, its halves."""
     first, before = pack[0], watch.own
     label = f"{first.method}, n = {first.vertex:g}"
@@ -230,8 +236,8 @@ def _run(pack: list[Experiment], store: Store, watch: Work, **options: Any) -> N
 
     short = False
     try:
-        with suited_threads(options.get("device", "cpu"), pack):
-            run_pack(pack, store, tick=tick, **options)
+        with suited_threads(options.where, pack):
+            run_pack(pack, store, options, tick, watcher)
     except (torch.OutOfMemoryError, MemoryError):
         short = True
     except RuntimeError as error:
@@ -251,6 +257,6 @@ def _run(pack: list[Experiment], store: Store, watch: Work, **options: Any) -> N
             )
         log.warning("a pack of %d runs does not fit the device's memory: halved", len(pack))
         for half in halves(pack):
-            _run(half, store, watch, **options)
+            _run(half, store, options, watch, watcher)
     watch.own = before + sum(map(total_work, pack))
     watch.on_change(watch)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import engramma
 from engramma.experiment import read
 from engramma.runs import study
+from engramma.runs.options import Options, device_for
 from engramma.runs.planning import CPU_SHARE, free_memory
 from engramma.runs.study import Work
 from engramma.store.claims import part
@@ -140,7 +141,7 @@ def examine(probe: str, token: str, device: str) -> dict[str, Any]:
             fault = "not to be written"
     except OSError as error:
         fault = error.strerror or type(error).__name__
-    return {"source": source(), "store": fault, "room": free_memory(study.device_for(device))}
+    return {"source": source(), "store": fault, "room": free_memory(device_for(device))}
 
 
 @functools.cache
@@ -157,9 +158,9 @@ def keep_freed() -> None:
         library.mallopt(large, 1 << 25)
 
 
-def check(told: list[dict[str, Any]], device: str, kernel: str, data_dir: str | None) -> None:
+def check(told: list[dict[str, Any]], options: dict[str, Any]) -> None:
     """See that data, settings and device fit together where the work is done."""
-    study._check([read(each) for each in told], study.device_for(device), kernel, data_dir)
+    study.check([read(each) for each in told], Options(**options))
 
 
 def train(
@@ -178,6 +179,5 @@ def train(
             last = time.monotonic()
             me.log_event(topic, (number, work.done))
 
-    pack, place = [read(each) for each in told], study.device_for(options["device"])
-    watch = Work(on_change=say)
-    return study.run(pack, Store(store), **{**options, "device": place}, watch=watch, prepared=True).ran
+    pack = [read(each) for each in told]
+    return len(study.help_out(pack, Store(store), Options(**options), Work(on_change=say)))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -124,17 +125,16 @@ def tune(
     sizes are those of the paper's searches at `scale`. `seeds` are how many, counted from 1000, or which.
     A search that was stopped goes on in its `store`, where its trials are kept in tune.db.
     """
-    from engramma.runs.study import device_for
+    from engramma.runs.options import Options
     from engramma.search import spaces
     from engramma.search.tune import tune as searched
 
     chosen = tuple(range(spaces.FIRST_SEED, spaces.FIRST_SEED + seeds)) if isinstance(seeds, int) else seeds
     many = vertices if isinstance(vertices, Sequence) else [vertices]
     about = (settings, scale, tuple(chosen), trials, span)
-    searches = [spaces.strength_of(method, float(vertex), *about) for vertex in many]
-    place = {"device": device_for(device), "kernel": kernel, "data_dir": data_dir}
-    found = searched(searches, store if isinstance(store, Store) else Store(store), prune=prune, **place)
-    return [choice(each) for each in found]
+    searches = [replace(spaces.strength_of(method, float(v), *about), prune=prune) for v in many]
+    place = store if isinstance(store, Store) else Store(store)
+    return [choice(each) for each in searched(searches, place, Options(device, kernel, data_dir))]
 
 
 def write(choices: Iterable[Choice], path: Path) -> Path:

@@ -8,18 +8,18 @@ What the runs that go on find is what they would have found.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
-from engramma.checks import method_class
 from engramma.experiment import Experiment
-from engramma.methods import Penalty
 from engramma.runs import study
+from engramma.runs.options import Options
 from engramma.runs.pack import pack_name, resumable
 from engramma.runs.planning import sizes
 from engramma.runs.setup import Built, build
-from engramma.search.spaces import Search
+from engramma.runs.study import Work
 from engramma.store import checkpoints
 from engramma.store.checkpoints import Checkpoint
 from engramma.store.records import Record, Store
@@ -48,27 +48,23 @@ class Pause:
     def stop(self) -> None: ...
 
 
-def prunable(search: Search) -> bool:
-    return search.kind == "lambda" and issubclass(method_class(search.base.method), Penalty)
-
-
-def train_pruned(experiments: list[Experiment], store: Store, **options: Any) -> dict[str, Record]:
+def train_pruned(
+    experiments: list[Experiment], store: Store, options: Options, watch: Work
+) -> dict[str, Record]:
     """{name: record} of the runs whose strength was worth training to the end."""
-    every, left = experiments[0].epochs, list(experiments)
-    place = {k: v for k, v in options.items() if k in ("device", "kernel", "data_dir")}
+    # The checkpoint after the second task is what decides, whatever it costs.
+    options = replace(options, curve_every=experiments[0].epochs, checkpoint_share=float("inf"))
+    left = list(experiments)
     while True:
-        left = drop(left, store, **place)
+        left = drop(left, store, options)
         try:
-            always = float("inf")  # the checkpoint after the second task is what decides, whatever it costs
-            done = study.run(
-                left, store, curve_every=every, watcher=Pause(), checkpoint_share=always, **options
-            )
+            done = study.run(left, store, options, watch, Pause())
             return {record.name: record for record in done.records}
         except Paused:
             continue
 
 
-def drop(experiments: list[Experiment], store: Store, **place: Any) -> list[Experiment]:
+def drop(experiments: list[Experiment], store: Store, options: Options) -> list[Experiment]:
     """Experiments without those of the strengths that a checkpoint shows to have forgotten everything.
 
     What goes on and each strength that does not become packs of their own. Those that do not stay, as the
@@ -79,7 +75,7 @@ def drop(experiments: list[Experiment], store: Store, **place: Any) -> list[Expe
         if checkpoints.stages(store, name) != [AFTER] or not set(runs) <= by_name.keys():
             continue
         pack = [by_name[run] for run in runs]
-        point = resumable(store, pack, build(pack, **place))
+        point = resumable(store, pack, build(pack, *options.place))
         if point is None or point.theta is None:
             continue
         lost = forgotten(pack, point)

@@ -37,8 +37,16 @@ class Search:
     low: float = 0.0
     high: float = 1.0
     points: tuple[tuple[tuple[str, float], ...], ...] = ()  # tried first; for a grid, all there is
+    batch: int = 10  # trials trained at once, and asked for before any of them has its value
+    prune: bool = False  # whether a lambda that has forgotten everything after task 2 makes room for another
 
     def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise ValueError(f"batch must be at least 1, not {self.batch}")
+        if self.prune and not self._of_a_penalty:
+            raise ValueError(
+                f"prune must be left out for {self.base.method}: only a penalty's lambda can be pruned"
+            )
         if self.trials < 1:
             raise ValueError(f"trials must be at least 1, not {self.trials}")
         if not self.seeds:
@@ -49,6 +57,12 @@ class Search:
             raise ValueError(
                 f"range must be two numbers {allowed}, the smaller first, not {self.low:g},{self.high:g}"
             )
+
+    @property
+    def _of_a_penalty(self) -> bool:
+        from engramma.methods import Penalty
+
+        return self.kind == "lambda" and issubclass(method_class(self.base.method), Penalty)
 
     @property
     def name(self) -> str:

@@ -16,15 +16,16 @@ import hashlib
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from engramma.experiment import Experiment
 from engramma.runs import study
+from engramma.runs.options import Options, device_for
 from engramma.runs.study import Outcome, Work, total_work
-from engramma.search.pruning import forget, prunable, train_pruned
+from engramma.search.pruning import forget, train_pruned
 from engramma.search.smooth import LEVEL, Response, smooth
 from engramma.search.spaces import START, Search
 from engramma.search.storage import opened, patiently
@@ -47,6 +48,8 @@ class Found:
     values: np.ndarray  # (trials, seeds): 0 where a run diverged
     pruned: int
     response: Response | None = None  # of a strength
+    runs: list[str] = field(default_factory=list)  # their names, trial by trial
+    held: dict[str, Record] = field(default_factory=dict, repr=False)  # of these, what was read on the way
 
     @property
     def means(self) -> np.ndarray:
@@ -78,19 +81,15 @@ class Found:
 def tune(
     searches: Sequence[Search],
     store: Store,
+    options: Options = Options(),
     storage: str | None = None,
-    batch: int = 10,
-    prune: bool = False,
     watch: Work | None = None,
     run: Callable[..., Outcome] = study.run,  # or a cluster's
-    **options: Any,  # device, kernel, data_dir: as of study.run
 ) -> list[Found]:
     """Run searches, one after another, each to its number of complete trials."""
-    if batch < 1:
-        raise ValueError(f"batch must be at least 1, not {batch}")
-    if prune and (other := [s.base.method for s in searches if not prunable(s)]):
-        raise ValueError(f"prune must be left out for {other[0]}: only a penalty's lambda can be pruned")
-    if prune and run is not study.run:
+    if run is study.run:
+        device_for(options.device)  # one that is not here is said before anything is asked
+    elif any(search.prune for search in searches):
         raise ValueError("prune must be left out with a cluster: it looks at packs while they train here")
     store.open()
     watch = watch or Work()
@@ -103,7 +102,7 @@ def tune(
         left = [max(0, search.trials - done) for search, done in zip(searches, told, strict=True)]
         watch.total = sum(_work(s) * n for s, n in zip(searches, left, strict=True))
         return [
-            _finish(search, trialled, store, claims, batch, prune, run, watch, options)
+            _finish(search, trialled, store, claims, options, run, watch)
             for search, trialled in zip(searches, begun, strict=True)
         ]
 
@@ -113,31 +112,33 @@ def _finish(
     trialled: optuna.Study,
     store: Store,
     claims: Claims,
-    batch: int,
-    prune: bool,
+    options: Options,
     run: Callable[..., Outcome],
     watch: Work,
-    options: dict[str, Any],
 ) -> Found:
     """Ask, train, tell, until the search has its trials."""
-    while (turn := patiently(lambda: _next(search, trialled, claims, batch))) is not None:
+    held: dict[str, Record] = {}
+    while (turn := patiently(lambda: _next(search, trialled, claims))) is not None:
         if not turn.trials:  # others have the last trials in hand, or will leave them
             time.sleep(0.2)
             continue
         runs = {trial.number: search.experiments(trial.params) for trial in turn.trials}
         wanted = [e for each in runs.values() for e in each]
         # A search in which most is pruned would never end.
-        train = train_pruned if prune and turn.pruned < search.trials else functools.partial(_train, run)
-        records = train(wanted, store, watch=_part(watch, search), **options)
+        train = (
+            train_pruned if search.prune and turn.pruned < search.trials else functools.partial(_train, run)
+        )
+        records = train(wanted, store, options, _part(watch, search))
         for trial in turn.trials:
             found = [records.get(e.name) for e in runs[trial.number]]
             patiently(lambda t=trial, f=found: _tell(trialled, search, t, f))
         claims.release(_claim(search, trial.number) for trial in turn.trials)
-        if prune:
+        held |= records
+        if search.prune:
             _tidy(search, trialled, store)
-    if prune:
+    if search.prune:
         _tidy(search, trialled, store)
-    return patiently(lambda: _found(search, trialled))
+    return patiently(lambda: _found(search, trialled, held))
 
 
 def _tidy(search: Search, trialled: optuna.Study, store: Store) -> None:
@@ -153,7 +154,7 @@ class Turn(NamedTuple):
     pruned: int  # trials that were pruned before these
 
 
-def _next(search: Search, trialled: optuna.Study, claims: Claims, batch: int) -> Turn | None:
+def _next(search: Search, trialled: optuna.Study, claims: Claims) -> Turn | None:
     """The first round in which something is left to do: its trials that a dead process left running, and
     those that were not asked yet. None: the search is done."""
     with claims.held(_claim(search)):
@@ -165,13 +166,13 @@ def _next(search: Search, trialled: optuna.Study, claims: Claims, batch: int) ->
             claims.release(held)
             return None
         turn = Turn([], 0)
-        for numbers in _rounds(search, there, batch):
+        for numbers in _rounds(search, there):
             left = [t for t in there[numbers.start : numbers.stop] if t.state.name == "RUNNING"]
             mine = [t for t in left if _claim(search, t.number) in held]
             lacking = numbers.stop - max(numbers.start, len(there))
             if mine or lacking > 0:
                 before = sum(t.state.name == "PRUNED" for t in there[: numbers.start])
-                turn = Turn(mine + _ask(trialled, search, there, batch, lacking), before)
+                turn = Turn(mine + _ask(trialled, search, there, lacking), before)
                 break
         taken = [_claim(search, t.number) for t in turn.trials]
         claims.release(held - set(taken))
@@ -179,13 +180,13 @@ def _next(search: Search, trialled: optuna.Study, claims: Claims, batch: int) ->
         return turn
 
 
-def _rounds(search: Search, there: Sequence[FrozenTrial], batch: int) -> Iterator[range]:
+def _rounds(search: Search, there: Sequence[FrozenTrial]) -> Iterator[range]:
     """The numbers of the trials that are trained together: a batch, or less where no more are wanted.
 
     They follow from the trials that there are: a search that is taken up again has those it would have had.
     """
     first = hoped = 0
-    while (size := min(batch - first % batch, search.trials - hoped)) > 0:
+    while (size := min(search.batch - first % search.batch, search.trials - hoped)) > 0:
         yield range(first, first + size)
         hoped += sum(t.state.name in ("COMPLETE", "RUNNING") for t in there[first : first + size])
         first += size
@@ -197,27 +198,27 @@ def _claim(search: Search, *number: int) -> str:
 
 
 def _train(
-    run: Callable[..., Outcome], experiments: list[Experiment], store: Store, **options: Any
+    run: Callable[..., Outcome], experiments: list[Experiment], store: Store, options: Options, watch: Work
 ) -> dict[str, Record]:
     """{name: record} of every run."""
     # Curves are not what a search is for: measured once a task, a third of the time is saved.
-    every = experiments[0].epochs
-    return {r.name: r for r in run(experiments, store, curve_every=every, **options).records}
+    options = replace(options, curve_every=experiments[0].epochs)
+    return {r.name: r for r in run(experiments, store, options=options, watch=watch).records}
 
 
 def _ask(
-    trialled: optuna.Study, search: Search, there: Sequence[FrozenTrial], batch: int, count: int
+    trialled: optuna.Study, search: Search, there: Sequence[FrozenTrial], count: int
 ) -> list[FrozenTrial]:
     """New trials, each in the storage with its parameters or not at all."""
     from optuna.trial import TrialState, create_trial
 
     space = search.distributions()
-    for params in itertools.islice(_proposed(search, there, batch), max(0, count)):
+    for params in itertools.islice(_proposed(search, there), max(0, count)):
         trialled.add_trial(create_trial(state=TrialState.RUNNING, params=params, distributions=space))
     return trialled.get_trials(deepcopy=False)[len(there) :]
 
 
-def _proposed(search: Search, there: Sequence[FrozenTrial], batch: int) -> Iterator[dict[str, Any]]:
+def _proposed(search: Search, there: Sequence[FrozenTrial]) -> Iterator[dict[str, Any]]:
     """The parameters of one trial after another: the search's first points, then what the sampler says.
 
     The sampler is shown the trials of earlier batches with their values, and those of the same batch as
@@ -226,7 +227,7 @@ def _proposed(search: Search, there: Sequence[FrozenTrial], batch: int) -> Itera
     import optuna
     from optuna.trial import TrialState, create_trial
 
-    space, own = search.distributions(), len(there) - len(there) % batch
+    space, own = search.distributions(), len(there) - len(there) % search.batch
 
     running = functools.partial(create_trial, state=TrialState.RUNNING)
     shown = optuna.create_study(direction="maximize")
@@ -266,7 +267,7 @@ def _tell(trialled: optuna.Study, search: Search, trial: FrozenTrial, records: l
         trialled.tell(trial.number, float(np.nan_to_num(each).mean()), skip_if_finished=True)
 
 
-def _found(search: Search, trialled: optuna.Study) -> Found:
+def _found(search: Search, trialled: optuna.Study, held: dict[str, Record]) -> Found:
     done = _in(trialled, "COMPLETE")
     params = [{k: float(f"{v:.6g}") for k, v in t.params.items()} for t in done]
     values = np.array([t.user_attrs["values"] for t in done], dtype=float)
@@ -274,7 +275,8 @@ def _found(search: Search, trialled: optuna.Study) -> Found:
     if search.kind != "grid":
         strengths = np.array([p["strength"] for p in params])
         response = smooth(strengths, values, log=search.kind == "lambda")
-    return Found(search, params, values, len(_in(trialled, "PRUNED")), response)
+    runs = [name for t in done for name in t.user_attrs["runs"]]
+    return Found(search, params, values, len(_in(trialled, "PRUNED")), response, runs, held)
 
 
 def _in(trialled: optuna.Study, state: str) -> list[FrozenTrial]:

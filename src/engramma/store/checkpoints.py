@@ -9,7 +9,6 @@ only those that the method's own modules already know are made again.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -131,13 +130,18 @@ def stages(store: Store, pack: str) -> list[int]:
 
 def packs(store: Store) -> dict[str, tuple[str, ...]]:
     """The packs that have checkpoints, and the runs of each."""
+    return {name: head["runs"] for name, head in _heads(store).items()}
+
+
+def _heads(store: Store) -> dict[str, dict[str, Any]]:
+    """What the first readable checkpoint of each pack says of it."""
     found = {}
     if not store.checkpoints.is_dir():
         return found
     for folder in sorted(store.checkpoints.iterdir()):
         for done in stages(store, folder.name) if re.fullmatch(r"[0-9a-f]{20}", folder.name) else []:
             try:
-                found[folder.name] = _head((folder / str(done) / "checkpoint.json").read_bytes())["runs"]
+                found[folder.name] = _head((folder / str(done) / "checkpoint.json").read_bytes())
                 break
             except (OSError, ValueError):
                 continue
@@ -146,17 +150,13 @@ def packs(store: Store) -> dict[str, tuple[str, ...]]:
 
 def finished(store: Store) -> list[str]:
     """Packs whose records are all there and whose checkpoints nobody asked to keep: a killed process's."""
-    return [name for name, runs in packs(store).items() if not _needed(store, name, runs)]
+    return [name for name, head in _heads(store).items() if not _needed(store, head)]
 
 
-def _needed(store: Store, pack: str, runs: tuple[str, ...]) -> bool:
-    for done in stages(store, pack):
-        with contextlib.suppress(OSError, ValueError):
-            facts = _head((store.checkpoints / pack / str(done) / "checkpoint.json").read_bytes())["facts"]
-            file = MEMORIES if facts.get("memories") else "record.json"
-            places = map(store.place, runs)
-            return bool(facts.get("keep")) or not all(place and holds(place, file) for place in places)
-    return False
+def _needed(store: Store, head: dict[str, Any]) -> bool:
+    file = MEMORIES if head["facts"].get("memories") else "record.json"
+    places = map(store.place, head["runs"])
+    return bool(head["facts"].get("keep")) or not all(place and holds(place, file) for place in places)
 
 
 def discard(store: Store, pack: str, below: int | None = None) -> None:

@@ -16,9 +16,12 @@ from engramma.store.scores import Recorded
 
 
 @style.styled
-def table2_bars(records: Sequence[Recorded]) -> Figure:
-    """One panel a vertex, one pair of bars a row, whiskers of one sd. Vertices without a run are left out."""
-    table = tables.table2(records)
+def table2_bars(records: Sequence[Recorded], table: tables.Table | None = None) -> Figure:
+    """One panel a vertex, one pair of bars a row, whiskers of one sd. Vertices without a run are left out.
+
+    `table`: Table 2 of these records, where it has been made already.
+    """
+    table = table or tables.table2(records)
     columns = [c for c in range(len(table.columns)) if any(not line.cells[c].missing for line in table.lines)]
     if not columns:
         raise ValueError("no records of Table 2: none of its methods at any of its vertices")

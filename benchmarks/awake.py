@@ -40,7 +40,8 @@ def main() -> None:
                 ratios.append(took[1] / took[5])
         rows.append({"n": vertex, "ratio": round(statistics.median(ratios), 2), "rounds": ratios})
         print(f"n {vertex:g}: a task of 102 memories learns {rows[-1]['ratio']} times as fast as one of 512")
-    write(f"awake-{told.device}", rows, device=told.device, replicas=told.replicas)
+    command = f"python -m benchmarks awake --device {told.device} --replicas {told.replicas}"
+    write(f"awake-{told.device}", rows, device=told.device, replicas=told.replicas, command=command)
 
 
 def epoch(setup: Built, epochs: int) -> float:

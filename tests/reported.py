@@ -18,7 +18,7 @@ def groups_study(folder: Path) -> list[Record]:
     run = {**SMALL, "method": "allocation", "memories": 24, "tasks": 4, "order": [0, 1, 0, 2], "vertex": 5.0}
     own = [{}, {"groups": 2}, {"boundaries": "found", "alarm": 2.0}, {"wake": "id"}]
     runs = [read({**run, "settings": settings}) for settings in own]
-    return study.run(runs, Store(folder), keep_memories=True, curve_every=25).records
+    return study.run(runs, Store(folder), Options(keep_memories=True, curve_every=25)).records
 
 
 def small_study(folder: Path) -> list[Record]:

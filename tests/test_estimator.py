@@ -13,8 +13,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import shuffle
 from sklearn.utils.estimator_checks import check_estimator
 
-from engramma.methods import EWC
+from engramma.experiment import read
+from engramma.methods import EWC, Allocation
 from engramma.models.classifier import LEARNED_BY, DenseMemoryClassifier
+from engramma.runs.setup import build
 from engramma.streams.datasets import Dataset
 
 
@@ -34,9 +36,10 @@ def some_digits() -> tuple[np.ndarray, np.ndarray]:
     return x[:600], y[:600]
 
 
-def test_scikit_learns_own_checks() -> None:
+@pytest.mark.parametrize("method", ["vanilla", "allocation"])
+def test_scikit_learns_own_checks(method: str) -> None:
     """All of them with default settings; those that need a package not installed here are left out."""
-    results = check_estimator(DenseMemoryClassifier(), on_skip=None)
+    results = check_estimator(DenseMemoryClassifier(method=method), on_skip=None)
     assert len(results) > 40
     assert {r["status"] for r in results} <= {"passed", "skipped"}
     assert not [r["check_name"] for r in results if r["expected_to_fail"]]
@@ -142,7 +145,8 @@ def test_partial_fit_learns_one_more_task(some_digits: tuple[np.ndarray, np.ndar
     first that vanilla loses."""
     x, y = some_digits
     order = np.random.default_rng(0).permutation(x.shape[1])
-    strength = {"l2": 3e-4, "ewc": 1e5, "mas": 10.0, "si": 10.0} | dict.fromkeys(
+    strength = {"l2": 3e-4, "ewc": 1e5, "mas": 10.0, "si": 10.0}
+    strength |= {"ewc_moments": 1e4, "mas_moments": 1.0, "si_moments": 1.0} | dict.fromkeys(
         ("gem", "agem", "rehearsal", "pseudorehearsal"), 0.3
     )
     kept = {}
@@ -157,6 +161,69 @@ def test_partial_fit_learns_one_more_task(some_digits: tuple[np.ndarray, np.ndar
     if method != "vanilla":
         assert kept[method][0] > kept["vanilla"][0] + 0.05
         assert sum(kept[method]) > sum(kept["vanilla"])
+
+
+def permuted(x: np.ndarray, tasks: int) -> list[np.ndarray]:
+    draw = np.random.default_rng(0)
+    return [x, *(x[:, draw.permutation(x.shape[1])] for _ in range(tasks - 1))]
+
+
+def test_allocation_gives_every_task_memories_of_its_own(some_digits: tuple[np.ndarray, np.ndarray]) -> None:
+    """They are not moved by a bit when others learn, items name their task, and nothing is forgotten."""
+    x, y = some_digits
+    tasks = permuted(x, 3)
+    model = quick(vertex=5, method="allocation", features="binary", centre=False, epochs=40, memories=30)
+    for count, task in enumerate(tasks, 1):
+        before = getattr(model, "memories_", np.empty((0, 74)))
+        model.partial_fit(task, y)
+        assert model.memories_.shape == (30 * count, 74)
+        np.testing.assert_array_equal(model.memories_[: len(before)], before)
+        assert model.predict_proba(task).argmax(1).tolist() == model.predict(task).tolist()
+    assert min(model.score(task, y) for task in tasks) > 0.9
+    # Where it is said how many there will be, they share, and go round.
+    shared = clone(model).set_params(method=Allocation(groups=2), memories=60)
+    for task in tasks:
+        shared.partial_fit(task, y)
+        assert shared.memories_.shape == (60, 74)
+    np.testing.assert_array_equal(shared.memories_[30:], model.memories_[30:60])
+    assert shared.score(tasks[0], y) < 0.7
+    assert shared.score(tasks[2], y) > 0.9
+    with pytest.raises(ValueError, match="wake must be energy in a classifier"):
+        clone(model).set_params(method=Allocation(wake="id")).fit(x, y)
+
+
+def test_allocation_of_one_task_scores_as_any_method_does(
+    some_digits: tuple[np.ndarray, np.ndarray],
+) -> None:
+    x, y = some_digits
+    model = quick(method=Allocation(begin="noise"), epochs=3).fit(x, y)
+    plain = quick(epochs=3).fit(x, y)
+    np.testing.assert_array_equal(model.memories_, plain.memories_)
+    np.testing.assert_allclose(model.decision_function(x), plain.decision_function(x), atol=1e-6)
+
+
+def test_allocation_finds_out_by_itself_what_comes_again(
+    some_digits: tuple[np.ndarray, np.ndarray],
+) -> None:
+    x, y = some_digits
+    first, second = permuted(x, 2)
+    model = quick(
+        vertex=5,
+        method=Allocation(boundaries="found", alarm=1.0),
+        features="binary",
+        centre=False,
+        epochs=20,
+        memories=20,
+    )
+    half = slice(0, None, 2), slice(1, None, 2)
+    for task, part in ((first, half[0]), (second, half[0]), (first, half[1])):
+        model.partial_fit(task[part], y[part])
+    assert model.tasks_ == 3
+    assert model._state.owner.tolist() == [[0, 1, 0]]
+    assert len(model.memories_) == 3 * 20  # the last group was not needed, and is there for the next task
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(second), model.predict(second))
+    assert min(model.score(task, y) for task in (first, second)) > 0.85
 
 
 def test_later_tasks_bring_no_new_labels(iris: tuple[np.ndarray, np.ndarray]) -> None:
@@ -179,6 +246,7 @@ def test_later_tasks_bring_no_new_labels(iris: tuple[np.ndarray, np.ndarray]) ->
         ({"batch_size": 0}, "batch_size must be a whole number"),
         ({"learning_rate": 0.0}, "learning_rate must be above 0"),
         ({"temperature": -1.0}, "temperature must be above 0"),
+        ({"temperature": "warm"}, "temperature must be above 0, auto or None, not 'warm'"),
         ({"vertex": 0}, "vertex must be a number above 0"),
         ({"strength": 1.0}, "strength must be None for the method 'vanilla'"),
         ({"method": "ewc"}, "strength must be given for the method 'ewc'.*engramma tune"),
@@ -216,6 +284,36 @@ def test_the_default_temperature(iris: tuple[np.ndarray, np.ndarray], vertex: fl
     assert not np.array_equal(model.decision_function(x), other.decision_function(x))
     if vertex == 3:
         assert there == pytest.approx(neurons ** (-2 / 3))
+
+
+@pytest.mark.parametrize("vertex", [2.0, 5.0, 20.0])
+def test_an_automatic_temperature_is_that_of_a_run(
+    some_digits: tuple[np.ndarray, np.ndarray], vertex: float
+) -> None:
+    """Of the same vertex, size, rates and epochs."""
+    x, y = some_digits
+    own = {"features": "binary", "centre": False, "epochs": 3, "vertex": vertex}
+    model = quick(**own, temperature="auto").fit(x, y)
+    np.testing.assert_array_equal(quick(**own).fit(x, y).memories_, model.memories_)  # such items' own
+    same = {"vertex": vertex, "memories": 48, "epochs": 3, "learning_rate": 0.05, "decay": 0.02 ** (1 / 3)}
+    auto = dict.fromkeys(("initial_temperature", "final_temperature"), "auto")
+    run = build([read({**same, **auto, "data": "digits", "items": 50, "task_id": False})])
+    there = run.optimiser.initial_temperature
+    assert isinstance(there, float)
+    told = quick(**own, temperature=there).fit(x, y)
+    np.testing.assert_allclose(model.decision_function(x), told.decision_function(x))
+    np.testing.assert_array_equal(model.memories_, told.memories_)
+    scaled = quick(vertex=vertex, epochs=3).fit(x, y)
+    assert not np.array_equal(
+        quick(vertex=vertex, epochs=3, temperature="auto").fit(x, y).memories_, scaled.memories_
+    )
+    # Of allocation, with the memories that learn at once; and later tasks are not heated.
+    shared = quick(**own, memories=96, method=Allocation(groups=2, begin="noise")).fit(x, y)
+    assert shared._temperature() == there
+    warm = quick(**own).fit(x, y).partial_fit(x, y)
+    np.testing.assert_array_equal(
+        warm.memories_, quick(**own, reheat=1.0).fit(x, y).partial_fit(x, y).memories_
+    )
 
 
 def mnist_score(data: Dataset, seed: int) -> float:

@@ -8,6 +8,7 @@ from torch import nn
 from torch.autograd import gradcheck
 from torch.nn.functional import cross_entropy
 
+from engramma.experiment import read
 from engramma.interactions import LeakyRectifiedPolynomial
 from engramma.kernels import reference
 from engramma.methods import Vanilla
@@ -15,6 +16,7 @@ from engramma.models.layer import DenseMemoryLayer, NormalisedMomentum, _scores
 from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser
 from engramma.replicas import Replicas
+from engramma.runs.setup import build
 from engramma.streams import ClassStream
 from engramma.train import Batches, train
 
@@ -39,6 +41,18 @@ def test_gradients_to_input_and_weights(interaction: str, n: float, kernel: str)
         return torch.func.functional_call(made, {"memories": memories}, (x,))
 
     assert gradcheck(scores, (inputs(5).requires_grad_(), made.memories))
+
+
+@pytest.mark.parametrize("n", [2.0, 5.0, 20.0])
+def test_an_automatic_temperature_is_that_of_a_run(n: float) -> None:
+    """Of the same vertex and size, trained as the paper trains."""
+    same = {"vertex": n, "memories": 30, "initial_temperature": "auto", "final_temperature": "auto"}
+    run = build([read({**same, "data": "digits", "items": 50, "task_id": False})])
+    made = layer(visible=64, classes=10, memories=30, vertex=n, temperature="auto")
+    assert made.temperature.item() == run.optimiser.initial_temperature
+    assert made.temperature.item() != layer(visible=64, classes=10, vertex=n).temperature.item()
+    with pytest.raises(ValueError, match="temperature must be a number or auto, not 'warm'"):
+        layer(temperature="warm")
 
 
 def test_scores_are_the_networks() -> None:

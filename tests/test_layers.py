@@ -123,8 +123,9 @@ LONG = {
     "kernels.numba.cpu._turn", "kernels.numba.mixed.gradient",
     "kernels.numba.loops.slopes", "kernels.numba.loops.pull", "kernels.numba.loops.moments",
     "kernels.numba.loops.step",
-    "kernels.triton.gpu.launch_pull", "kernels.triton.gpu.step",
-    "kernels.triton.jit._scores", "kernels.triton.jit._pull", "kernels.triton.jit._step",
+    "kernels.triton.gpu.launch_pull", "kernels.triton.gpu.step", "kernels.triton.mixed.gradient",
+    "kernels.triton.jit._scores", "kernels.triton.jit._aim", "kernels.triton.jit._pull",
+    "kernels.triton.jit._split", "kernels.triton.jit._joined", "kernels.triton.jit._step",
 }  # fmt: skip
 
 

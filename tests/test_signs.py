@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernel_cases import SMOOTH, TOLERANCE, case, network_agrees
 
+from engramma.experiment import read
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial
 from engramma.kernels.numba import cpu as numba_cpu
 from engramma.kernels.numba import signs
 from engramma.network import DenseMemory, Items
+from engramma.runs.setup import build
 
 KINDS = {np.float64: 1e-14, np.float32: 1e-6}
 
@@ -56,6 +58,19 @@ def test_what_is_not_a_number_reaches_every_sum_it_is_part_of() -> None:
     signs.signed_sums(signs.turned(words, 40), d, g.T)
     assert (np.isnan(h) == [False, True, False]).all()
     assert (np.isnan(g).T == [False, False, True]).all()
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_a_shorter_line_for_what_is_left_over_changes_no_bit(kind: type) -> None:
+    draw, width = np.random.default_rng(0), signs.LINE // np.dtype(kind).itemsize
+    v, words = draw.normal(size=(70, 2 * width)).astype(kind), packed(draw.choice([-1.0, 1.0], (40, 70)))
+    whole = np.empty((40, 2 * width), kind)
+    signs.signed_sums(words, v, whole)
+    for memories in range(1, 2 * width):
+        some = np.full((40, memories + 1), np.nan, kind)
+        signs.signed_sums(words, v[:, :memories], some[:, :memories])
+        np.testing.assert_array_equal(some[:, :memories], whole[:, :memories])
+        assert np.isnan(some[:, memories]).all()
 
 
 @pytest.fixture
@@ -108,3 +123,61 @@ def test_items_that_are_no_signs_are_multiplied(monkeypatch: pytest.MonkeyPatch)
     net.gradient(c.theta, Items(c.probe, c.target, weight, torch.zeros_like(weight).long()))
     with pytest.raises(AssertionError, match="the BLAS was called"):
         net.gradient(c.theta, Items(grey.probe, c.target, weight, torch.zeros_like(weight).long()))
+
+
+@pytest.fixture
+def packs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One entry for every block of items that is turned into bits."""
+    made, really = [], signs.pack
+
+    def pack(x: np.ndarray, words: np.ndarray) -> bool:
+        made.append(len(x))
+        return really(x, words)
+
+    monkeypatch.setattr(signs, "pack", pack)
+    return made
+
+
+@pytest.mark.usefixtures("always")
+def test_a_task_is_packed_once_however_often_it_is_learned(packs: list[int]) -> None:
+    """Training reads the same items in every epoch. Two seeds, whose items differ."""
+    settings = {"data": "digits", "items": 300, "tasks": 2, "memories": 20, "epochs": 3}
+    run = read({**settings, "method": "allocation"})
+    for _ in build([run, run.but(seed=1)]).train():
+        pass
+    assert packs == [240] * 4
+
+
+@pytest.mark.usefixtures("always")
+def test_items_that_are_written_to_are_packed_anew(packs: list[int]) -> None:
+    c = case(items=40)
+    net, weight = DenseMemory(23, 3, LeakyRectifiedPolynomial(3), kernel=numba_cpu), torch.ones_like(c.share)
+    items = Items(c.probe.clone(), c.target, weight, torch.zeros_like(weight).long())
+    first, once = net.gradient(c.theta, items), len(packs)
+    assert torch.equal(net.gradient(c.theta, items), first)
+    assert len(packs) == once
+    items.probe[..., :5] *= -1
+    fresh = items._replace(probe=items.probe.clone())
+    assert torch.equal(net.gradient(c.theta, items), net.gradient(c.theta, fresh))
+    assert not torch.equal(net.gradient(c.theta, items), first)
+    assert len(packs) == 3 * once
+    items.probe[0, 3, 2] = 0.5  # no longer a sign: multiplied
+    fresh = items._replace(probe=items.probe.clone())
+    assert torch.equal(net.gradient(c.theta, items), net.gradient(c.theta, fresh))
+    narrow = net.gradient(c.theta.float(), items._replace(target=c.target.float(), weight=weight.float()))
+    assert narrow.dtype == torch.float32
+    with torch.inference_mode():  # such tensors do not say whether they were written to
+        inside = Items(*(part.clone() for part in fresh))
+        before = net.gradient(c.theta, inside)
+        inside.probe[0, :, 1] *= -1
+        assert not torch.equal(net.gradient(c.theta, inside), before)
+
+
+@pytest.mark.usefixtures("always")
+def test_bits_are_kept_no_longer_than_their_items() -> None:
+    c, before = case(items=40), len(numba_cpu._packed)
+    probe = c.probe.clone()
+    numba_cpu.product(probe, c.theta)
+    assert len(numba_cpu._packed) == before + 1
+    del probe
+    assert len(numba_cpu._packed) == before

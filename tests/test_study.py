@@ -400,7 +400,7 @@ def test_fork_refuses_what_does_not_fit(tmp_path: Path) -> None:
 
 def test_a_fork_of_what_named_tasks_keeps_what_was_named(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    parent = run([small(method="allocation")], store, keep_checkpoints=True).records[0]
+    parent = run([small(method="allocation")], store, Options(keep_checkpoints=True)).records[0]
     child = run([fork(parent.experiment, 1, "ewc", strength=1.0)], store).records[0]
     assert np.array_equal(child.scores["named"][:2], parent.scores["named"][:2])
     assert np.isnan(child.scores["named"][2]).all()

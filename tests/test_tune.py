@@ -27,8 +27,10 @@ from engramma.runs import pack as packs
 from engramma.runs.study import Outcome, Work, total_work
 from engramma.search import pruning as prune
 from engramma.search import storage
+from engramma.search.choice import choice, load, used, write
 from engramma.search.spaces import FIRST_SEED, Search, grid_search, strength_search
 from engramma.search.tune import Found, _tell, tune
+from engramma.show.figures import draw
 from engramma.store import checkpoints
 from engramma.store.records import Record, Store
 
@@ -375,6 +377,27 @@ def test_the_figure_of_a_grid_is_of_the_records_in_hand(
     assert cli._draw([again], store, tmp_path / "again")
     monkeypatch.setattr(Store, "find", lambda *_: pytest.fail("opened again"))
     assert cli._draw([found], store, tmp_path / "figures")
+
+
+def test_a_grid_may_try_the_automatic_temperature(tmp_path: Path) -> None:
+    """Beside numbers, and what was chosen is written, read and drawn like any other."""
+    store = Store(tmp_path)
+    enough = {**TINY, "tasks": 1, "items": 200, "memories": 20, "epochs": 20}
+    search = grid_search(read(enough), SEEDS[:1], [0.1], ["auto", 40.0])
+    assert search.distributions()["temperature"].__dict__["choices"] == (40.0, "auto")
+    (found,) = tune([search], store)
+    assert [p["temperature"] for p in found.params] == ["auto", 40.0]
+    assert {r.description["initial_temperature"] for r in store} == {"auto", 40.0}
+    assert found.best == {"learning_rate": 0.1, "temperature": "auto"}
+    chosen = write([choice(found)], tmp_path / "chosen.toml")
+    (again,) = load(chosen)
+    assert read(enough, again.parts()).initial_temperature == "auto"
+    assert used([again], [read(enough, again.parts())], chosen) == ["vanilla n = 2: 0.1, auto"]
+    (figure, *_) = draw("grid", list(store), tmp_path / "figures", "grid")
+    assert figure.is_file()
+    assert cli._temperatures("0.5, auto,2") == [0.5, "auto", 2.0]
+    with pytest.raises(ValueError, match="temperatures must be numbers such as"):
+        cli._temperatures("0.5,warm")
 
 
 # Pruning

@@ -79,8 +79,10 @@ class Optimiser:
         return move if active is None else torch.where(active[:, None, None], move, 0.0)
 
 
-def temperature(n: float, memories: int, neurons: int, rate: float, decay: float, epochs: int) -> float:
-    """One that suits vertex n and so many memories, learning at once for so many epochs.
+def temperature(
+    n: float, memories: int, neurons: int, rate: float = 0.1, decay: float = 0.999, epochs: int = 500
+) -> float:
+    """One that suits vertex n and so many memories, learning at once for so many epochs ("auto").
 
     A score is about K 2 n a h^(n-1): h is beta times the overlap q that a memory has with an item it knows,
     a is beta / N times a class weight, and that can move no further than the steps of a task together,

@@ -73,7 +73,7 @@ def tune(
     ] = None,
     temperatures: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="Temperatures of the grid.", metavar="X,...", rich_help_panel=HOW,
+        typer.Option(help="Temperatures of the grid; auto is one.", metavar="X,...", rich_help_panel=HOW,
                      show_default="the paper's"),
     ] = None,
     scale: Annotated[
@@ -135,9 +135,7 @@ def tune(
         for vertex in numbers(vertices, "vertices"):
             about = (name, vertex, told, scale, searched)
             if grid:
-                made.append(
-                    spaces.grid_of(*about, _numbers(rates, "rates"), _numbers(temperatures, "temperatures"))
-                )
+                made.append(spaces.grid_of(*about, _numbers(rates, "rates"), _temperatures(temperatures)))
             else:
                 made.append(spaces.strength_of(*about, trials, _numbers(range_, "range")))
     made = [replace(search, batch=batch, prune=prune) for search in made]
@@ -173,6 +171,16 @@ def _numbers(text: str | None, name: str) -> list[float] | None:
     return numbers(text, name) if text else None
 
 
+def _temperatures(text: str | None) -> list[float | str] | None:
+    """Numbers, and "auto" in any place among them."""
+    if not text:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    there = [part for part in parts if part != "auto"]
+    told = iter(numbers(",".join(there), "temperatures") if there else [])
+    return ["auto" if part == "auto" else next(told) for part in parts]
+
+
 def _draw(found: list[Found], store: Any, out: Path) -> list[Path]:
     """The response of every strength; the heat map of every grid."""
     from engramma.show import figures
@@ -201,7 +209,9 @@ def _show(found: list[Found]) -> None:
             chosen = f"{curve.chosen:.3g}"
             flat = f"{curve.flat[0]:.3g} to {curve.flat[1]:.3g}"
         else:
-            chosen = "rate {learning_rate:g}, T {temperature:g}".format(**each.best)
+            heat = each.best["temperature"]
+            heat = heat if heat == "auto" else f"{heat:g}"
+            chosen = f"rate {each.best['learning_rate']:g}, T {heat}"
             flat = f"{len(each.flat_cells)} of {len(each.params)} cells"
         count = f"{len(each.params)}" + (f" (+{each.pruned} pruned)" if each.pruned else "")
         table.add_row(base.method, f"{base.vertex:g}", chosen, f"{mean:.3f}±{error:.3f}", flat, count)

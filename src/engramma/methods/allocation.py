@@ -101,18 +101,26 @@ class Grouped(DenseMemory):
         return self.known(theta, probe).argmax(-1)
 
     def respond(self, theta: Tensor, probe: Tensor, task: int | None = None) -> Response:
-        net, classes, owner = self.alone(), slice(self.visible, self.neurons), self.owner
+        owner = self.owner
         if self.told and owner is not None and task is not None and task < owner.shape[1]:
-            return net.respond(taken(theta, places(owner[:, task], self.each)), probe)
-        z, net = self.known(theta, probe), net.recalling
+            return self.alone().respond(taken(theta, places(owner[:, task], self.each)), probe)
+        z = self.known(theta, probe)
+        label = self._together(theta, probe, z).argmax(-1)
+        if self.told or owner is None:
+            return Response(label)
+        return Response(label, z.argmax(-1)[..., None] == owner[:, None])
+
+    def answers(self, theta: Tensor, probe: Tensor) -> Tensor:
+        """(R,B,C): what the groups answer together, between -1 and 1."""
+        return self._together(theta, probe, self.known(theta, probe))
+
+    def _together(self, theta: Tensor, probe: Tensor, z: Tensor) -> Tensor:
+        net, classes = self.alone().recalling, slice(self.visible, self.neurons)
         answers = [torch.tanh(net.scores(part, probe, classes)).to(z) for part in self.parts(theta)]
         answer = torch.stack(answers, 2)  # (R,B,G,C)
         best = answer.topk(min(2, answer.shape[-1]), -1).values
         p = torch.softmax(SHARPNESS * z + best[..., 0] - best[..., -1], -1)
-        label = (p[..., None] * answer).sum(2).argmax(-1)
-        if self.told or owner is None:
-            return Response(label)
-        return Response(label, z.argmax(-1)[..., None] == owner[:, None])
+        return (p[..., None] * answer).sum(2)
 
     def energy(self, theta: Tensor, state: Tensor) -> Tensor:
         net = self.alone()

@@ -21,7 +21,7 @@ from engramma.methods.allocation import taken
 from engramma.methods.method import Awake, Method, Now, Vanilla
 from engramma.methods.moments import EWCMoments
 from engramma.methods.penalty import EWC, L2, MAS, SI, Anchored, Penalty
-from engramma.network import DenseMemory
+from engramma.network import DenseMemory, Response
 
 HOLD: dict[str, type[Penalty]] = {"l2": L2, "ewc": EWC, "mas": MAS, "si": SI, "ewc_moments": EWCMoments}
 
@@ -32,11 +32,11 @@ class Gated(DenseMemory):
 
     places: Tensor | None = None  # (R,T,K)
 
-    def predict(self, theta: Tensor, probe: Tensor, task: int | None = None) -> Tensor:
+    def respond(self, theta: Tensor, probe: Tensor, task: int | None = None) -> Response:
         net = DenseMemory(**{f.name: getattr(self, f.name) for f in fields(DenseMemory)})
         if self.places is None or task is None:
-            return net.predict(theta, probe)
-        return net.predict(taken(theta, self.places[:, task]), probe)
+            return net.respond(theta, probe)
+        return net.respond(taken(theta, self.places[:, task]), probe)
 
 
 class Gates(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -15,18 +16,18 @@ from torch import Tensor
 from engramma.checks import of_strength
 from engramma.interactions import INTERACTIONS
 from engramma.kernels import kernel_for
-from engramma.methods import METHODS, Method
+from engramma.methods import METHODS, Allocation, Grouped, Method, Now, XdG
 from engramma.network import DenseMemory, Items
 from engramma.optimiser import Optimiser
+from engramma.optimiser import temperature as suitable
 from engramma.replicas import Replicas
 from engramma.streams import Stream, Task
 from engramma.streams.datasets import check_apart, middle
 from engramma.train import train
 
+# A classifier is not told of which task an item is, and XdG cannot do without.
+LEARNED_BY = tuple(name for name in METHODS if name != "xdg")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-
-# A classifier learns one task at a time and never hears how many there will be: nothing can be allotted.
-LEARNED_BY = tuple(name for name in METHODS if name not in ("allocation", "xdg"))
 
 
 class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
@@ -43,16 +44,21 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     vertex : the interaction vertex n.
-    memories : how many memories there are.
+    memories : how many memories there are; of the method allocation, how many every task brings.
     features, threshold, centre : how a row of X becomes a state, see above. `threshold` None: the middle of
         the range of the first task.
-    method : a name in `engramma.methods.METHODS`, or a method with settings of its own.
+    method : a name in `engramma.methods.METHODS`, or a method with settings of its own. A classifier never
+        hears how many tasks there will be, so allocation grows with each of them; `Allocation(groups=5)`
+        shares `memories` between five, and then goes round. Items name their own task.
     strength : the method's lambda, which must be given, or the proportion of items it keeps; None for the
         default proportion.
     interaction : "leaky", "rectified" or "polynomial".
-    temperature : T; None for one that grows with the number of neurons N, N^(-2/3) at vertex 3.
+    temperature : T. "auto": that of a run (`engramma.optimiser.temperature`), found for the paper's items,
+        which are -1 and +1 and not centred. None: auto for such items (features "binary" and `centre` False),
+        and for others one that falls with the number of neurons N, N^(-2/3) at vertex 3.
     reheat : tasks after the first begin at so many times the temperature and cool down to it. A trained
-        network's scores are far out on tanh, where nothing more is learned; heat brings them back.
+        network's scores are far out on tanh, where nothing more is learned; heat brings them back. None: 6,
+        and 1 where the temperature is auto, by which scores stay smaller.
     learning_rate, final_rate : the rate in the first and in the last epoch; it falls geometrically.
     momentum, epochs : of the optimiser.
     batch_size : items a step; None for a sixteenth of the task, at most 500.
@@ -86,8 +92,8 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
         method: str | Method = "vanilla",
         strength: float | None = None,
         interaction: str = "leaky",
-        temperature: float | None = None,
-        reheat: float = 6.0,
+        temperature: float | str | None = None,
+        reheat: float | None = None,
         learning_rate: float = 0.05,
         final_rate: float = 0.001,
         momentum: float = 0.6,
@@ -132,7 +138,7 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         method = self._method()
         replicas = self._begin(X, y, classes) if first else Replicas((self._seed,))
-        theta = torch.as_tensor(self.memories_)[None].to(self.device)
+        method, theta = self._with_room(method, replicas, first)
         if first:
             self._state = method.start(theta)
         unknown = np.setdiff1d(y, self.classes_)
@@ -140,14 +146,14 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"y has labels that the first task did not name in classes: {list(unknown)}")
         task = self._items(X, np.searchsorted(self.classes_, y))
         size = self.batch_size or min(500, -(-len(X) // 16))
-        decay = (self.final_rate / self.learning_rate) ** (1 / self.epochs)
         network = self._network()
+        heat = self.reheat or (1.0 if self._auto else 6.0)
         optimiser = Optimiser(
             # The rate of epoch e is learning_rate decay^e with e from 1.
             learning_rate=self.learning_rate,
-            decay=decay,
+            decay=self._decay,
             momentum=self.momentum,
-            initial_temperature=self._temperature() * (self.reheat if self.tasks_ else 1.0),
+            initial_temperature=self._temperature() * (heat if self.tasks_ else 1.0),
             final_temperature=self._temperature(),
             epochs=self.epochs,
             normalise="velocity",  # its rates were chosen with it
@@ -157,12 +163,16 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
         resume = (self.tasks_, self._state)
         for moment in train(network, stream, method, optimiser, replicas, theta, size, resume=resume):
             theta, self._state = moment.theta, moment.state
-        self.memories_ = theta[0].cpu().numpy()
+        self.memories_, self._learned_by = theta[0].cpu().numpy(), method
         self.tasks_ += 1
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """(items, K): the scores of the class neurons; of two classes (items,), the second's lead."""
+        """(items, K): the scores of the class neurons; of two classes (items,), the second's lead.
+
+        Of allocation, the score whose tanh its groups answer together: that of the one group there is, or of
+        the one that knows the item.
+        """
         o = self._scores(X)
         return o[:, 1] - o[:, 0] if o.shape[1] == 2 else o
 
@@ -181,7 +191,14 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
         network = self._network()
         theta = torch.as_tensor(self.memories_, dtype=torch.float64, device=self.device)[None]
         probe = self._probe(X, torch.float64, network)
-        return network.scores(theta, probe)[0].cpu().numpy()
+        now = Now(network, None, 0, 0, Replicas((self._seed,)), self.tasks_)
+        network = self._learned_by.recall(self._state, now, theta, learned=True)
+        if isinstance(network, Grouped):
+            most = 1 - torch.finfo(torch.float64).eps  # the answer of a large score is rounded to 1
+            o = network.answers(theta, probe).clamp(-most, most).atanh()
+        else:
+            o = network.scores(theta, probe)
+        return o[0].cpu().numpy()
 
     def _begin(self, X: np.ndarray, y: np.ndarray, classes: Any) -> Replicas:
         self.classes_ = np.unique(y if classes is None else column_or_1d(classes))
@@ -199,6 +216,20 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
         neurons = X.shape[1] + len(self.classes_)
         self.memories_ = replicas.memories(self.memories, neurons, dtype=DTYPES[self.dtype])[0].numpy()
         return replicas
+
+    def _with_room(self, method: Method, replicas: Replicas, first: bool) -> tuple[Method, Tensor]:
+        """The method, and the memories (1,M,N) there are; allocation finds those of one more group."""
+        there = torch.as_tensor(self.memories_)
+        if isinstance(method, Allocation):
+            if method.wake == "id":
+                raise ValueError("wake must be energy in a classifier, which is not told an item's task")
+            opened = 0 if first else int(self._state.mean.isfinite().sum())
+            groups = method.groups or opened + 1
+            method = replace(method, groups=groups, grow=method.grow or method.groups is None)
+            count, _ = method.memories(vars(method), self.memories, groups)
+            drawn = replicas.memories(count, there.shape[1], dtype=there.dtype)[0]
+            there = torch.cat([there, drawn[len(there) :]])
+        return method, there[None].to(self.device)
 
     def _raw(self, x: np.ndarray) -> np.ndarray:
         return np.where(x > self.threshold_, 1.0, -1.0) if self.features == "binary" else x
@@ -233,13 +264,26 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
             kernel=kernel_for(self.device, self.kernel),
         )
 
+    @property
+    def _decay(self) -> float:
+        return (self.final_rate / self.learning_rate) ** (1 / self.epochs)
+
+    @property
+    def _auto(self) -> bool:
+        own = self.features == "binary" and not self.centre  # the paper's own items
+        return self.temperature == "auto" or (self.temperature is None and own)
+
     def _temperature(self) -> float:
         # A step of a class weight moves its score by (beta/N) f'(h), and a random memory has h near
         # beta/sqrt(N): with beta = N^((n+1)/2n) that is the same for any number of features. Vertices
         # below 3 answer to such weak overlaps already, and were found to want less.
-        if self.temperature is not None:
-            return self.temperature
         n, neurons = self.vertex, self.memories_.shape[1]
+        if self._auto:
+            own = self._method()
+            _, awake = own.memories(vars(own), self.memories, 1)  # that learn at once
+            return suitable(n, awake, neurons, self.learning_rate, self._decay, self.epochs)
+        if self.temperature is not None:
+            return float(self.temperature)
         less = min(1.0, max(0.25, (n - 1) ** 2 / 4))
         return neurons ** (-(n + 1) / (2 * n)) / less
 
@@ -255,6 +299,8 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
         names = {"features": ("scaled", "binary"), "interaction": tuple(INTERACTIONS), "dtype": tuple(DTYPES)}
         if not isinstance(self.method, Method):
             names["method"] = LEARNED_BY
+        elif isinstance(self.method, XdG):
+            raise ValueError("method must do without being told of which task an item is, which xdg cannot")
         for name, allowed in names.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
@@ -262,9 +308,11 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
         for name in whole:
             if not (getattr(self, name) >= 1 and getattr(self, name) == int(getattr(self, name))):
                 raise ValueError(f"{name} must be a whole number of at least 1, not {getattr(self, name)!r}")
-        rates = ("learning_rate", "final_rate", "reheat")
-        for name in rates if self.temperature is None else (*rates, "temperature"):
-            if not getattr(self, name) > 0:
+        if isinstance(self.temperature, str) and self.temperature != "auto":
+            raise ValueError(f"temperature must be above 0, auto or None, not {self.temperature!r}")
+        for name in ("learning_rate", "final_rate", "reheat", "temperature"):
+            unset = {"reheat": (None,), "temperature": (None, "auto")}.get(name, ())
+            if getattr(self, name) not in unset and not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)!r}")
 
 

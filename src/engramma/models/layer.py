@@ -20,13 +20,15 @@ from engramma.interactions import Interaction, LeakyRectifiedPolynomial
 from engramma.kernels import kernel_for
 from engramma.network import DenseMemory
 from engramma.optimiser import as_sum, check_order
+from engramma.optimiser import temperature as suitable
 
 
 class DenseMemoryLayer(nn.Module):
     """Scores (..., classes) of the class neurons for inputs (..., visible); differentiable once.
 
     `memories` (memories, visible + classes) is the parameter. `temperature` is a buffer of one entry:
-    anneal it with `layer.temperature.fill_(...)`. Inputs may be any numbers; the paper's are -1 and +1.
+    anneal it with `layer.temperature.fill_(...)`. "auto" is what suits vertex and size in a training such as
+    the paper's (`engramma.optimiser.temperature`). Inputs may be any numbers; the paper's are -1 and +1.
 
     Examples
     --------
@@ -48,7 +50,7 @@ class DenseMemoryLayer(nn.Module):
         vertex: float = 5,
         interaction: str = "leaky",
         leak: float = 0.01,
-        temperature: float = 0.875,
+        temperature: float | str = 0.875,
         spread: float = 0.1,
         kernel: str = "auto",
         device: torch.device | str | None = None,
@@ -62,6 +64,10 @@ class DenseMemoryLayer(nn.Module):
         _interaction(interaction, vertex, leak)
         if dtype is not None:
             _precise(dtype)
+        if temperature == "auto":
+            temperature = suitable(vertex, memories, visible + classes)
+        if isinstance(temperature, str):
+            raise ValueError(f"temperature must be a number or auto, not {temperature!r}")
         start = torch.empty(memories, visible + classes, device=device, dtype=dtype).normal_(0, spread)
         self.memories = nn.Parameter(start)
         self.register_buffer("temperature", torch.full((1,), temperature, device=device, dtype=dtype))

@@ -41,7 +41,7 @@ class Choice(BaseModel):
     kind: Literal["lambda", "proportion", "grid"]
     strength: float | None = None
     learning_rate: float | None = None
-    temperature: float | None = None
+    temperature: float | str | None = None  # or auto
     settings: dict[str, Any] = {}
     experiment: dict[str, Any] = {}
     search: dict[str, Any] = {}
@@ -56,7 +56,7 @@ class Choice(BaseModel):
         return self
 
     @property
-    def values(self) -> dict[str, float]:
+    def values(self) -> dict[str, Any]:
         """What was chosen, as settings of an experiment."""
         told = {"strength": self.strength, "learning_rate": self.learning_rate}
         told |= dict.fromkeys(("initial_temperature", "final_temperature"), self.temperature)
@@ -196,7 +196,8 @@ def used(choices: Sequence[Choice], experiments: Iterable[Experiment], path: Pat
                               ("stream", c.experiment.get("stream", "permuted"))):  # fmt: skip
                 if was != (now := getattr(e, name)):
                     raise ValueError(f"strengths must be chosen on the study's {name}, {now}, not on {was}")
-            values = ", ".join(f"{v:g}" for k, v in c.values.items() if k != "final_temperature")
+            told = (v for k, v in c.values.items() if k != "final_temperature")
+            values = ", ".join(v if isinstance(v, str) else f"{v:g}" for v in told)
             places[c.kind, c.method, c.vertex] = f"{c.method} n = {c.vertex:g}: {values}"
     if not places:
         raise ValueError(f"strengths must have a lambda for a row of the study; {path} has none that fits")

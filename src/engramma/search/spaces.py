@@ -36,7 +36,8 @@ class Search:
     trials: int
     low: float = 0.0
     high: float = 1.0
-    points: tuple[tuple[tuple[str, float], ...], ...] = ()  # tried first; for a grid, all there is
+    # Tried first; for a grid, all there is. A temperature may be "auto".
+    points: tuple[tuple[tuple[str, float | str], ...], ...] = ()
     batch: int = 10  # trials trained at once, and asked for before any of them has its value
     prune: bool = False  # whether a lambda that has forgotten everything after task 2 makes room for another
 
@@ -84,15 +85,22 @@ class Search:
         if self.kind != "grid":
             return {"strength": FloatDistribution(self.low, self.high, log=self.kind == "lambda")}
         names = [name for name, _ in self.points[0]]
-        values = {name: sorted({dict(point)[name] for point in self.points}) for name in names}
-        return {name: CategoricalDistribution(found) for name, found in values.items()}
+        values = {name: {dict(point)[name] for point in self.points} for name in names}
+        # Numbers before "auto".
+        told = {n: sorted(found, key=lambda v: (isinstance(v, str), v)) for n, found in values.items()}
+        return {name: CategoricalDistribution(found) for name, found in told.items()}
 
     def experiments(self, params: dict[str, Any]) -> list[Experiment]:
         """The runs of a trial, one a seed."""
-        changes = {name: float(f"{value:.6g}") for name, value in params.items()}
+        changes = rounded(params)
         if (temperature := changes.pop("temperature", None)) is not None:
             changes |= dict.fromkeys(TEMPERATURE, temperature)
         return [self.base.but(**changes, seed=seed) for seed in self.seeds]
+
+
+def rounded(params: Mapping[str, Any]) -> dict[str, Any]:
+    """What a trial asked for, as its runs have it."""
+    return {k: v if isinstance(v, str) else float(f"{v:.6g}") for k, v in params.items()}
 
 
 def _base(
@@ -135,7 +143,7 @@ def grid_of(
     scale: str | None,
     seeds: tuple[int, ...],
     rates: Sequence[float] | None = None,
-    temperatures: Sequence[float] | None = None,
+    temperatures: Sequence[float | str] | None = None,
 ) -> Search:
     """A search of learning rate and temperature, likewise."""
     base, scale = _base("general-smallest", method, vertex, told, scale)
@@ -185,7 +193,7 @@ def _scattered(steps: list[float]) -> list[float]:
 
 
 def grid_search(
-    base: Experiment, seeds: tuple[int, ...], rates: list[float], temperatures: list[float]
+    base: Experiment, seeds: tuple[int, ...], rates: list[float], temperatures: list[float | str]
 ) -> Search:
     """Every learning rate with every temperature, for the smallest own-task accuracy."""
     cells = itertools.product(dict.fromkeys(rates), dict.fromkeys(temperatures))

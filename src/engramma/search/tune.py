@@ -27,7 +27,7 @@ from engramma.runs.options import Options, device_for
 from engramma.runs.study import Outcome, Work, total_work
 from engramma.search.pruning import forget, train_pruned
 from engramma.search.smooth import LEVEL, Response, smooth
-from engramma.search.spaces import START, Search
+from engramma.search.spaces import START, Search, rounded
 from engramma.search.storage import opened, patiently
 from engramma.store.claims import Claims
 from engramma.store.records import Record, Store
@@ -44,7 +44,7 @@ class Found:
     """A search that has all its trials, and what was chosen."""
 
     search: Search
-    params: list[dict[str, float]]  # of each complete trial, in the order asked
+    params: list[dict[str, Any]]  # of each complete trial, in the order asked: numbers, or "auto"
     values: np.ndarray  # (trials, seeds): 0 where a run diverged
     pruned: int
     response: Response | None = None  # of a strength
@@ -56,7 +56,7 @@ class Found:
         return self.values.mean(1)
 
     @property
-    def best(self) -> dict[str, float]:
+    def best(self) -> dict[str, Any]:
         """What was chosen: the top of the smoothed response; of a grid, the cell with the highest mean."""
         if self.response is not None:
             return {"strength": self.response.chosen}
@@ -71,7 +71,7 @@ class Found:
         return float(row.mean()), float(row.std(ddof=1) / count**0.5) if count > 1 else 0.0
 
     @property
-    def flat_cells(self) -> list[dict[str, float]]:
+    def flat_cells(self) -> list[dict[str, Any]]:
         """Of a grid: the cells as good as the best, within its standard error or LEVEL."""
         mean, error = self.top
         alike = self.means >= mean - max(error, LEVEL)
@@ -269,7 +269,7 @@ def _tell(trialled: optuna.Study, search: Search, trial: FrozenTrial, records: l
 
 def _found(search: Search, trialled: optuna.Study, held: dict[str, Record]) -> Found:
     done = _in(trialled, "COMPLETE")
-    params = [{k: float(f"{v:.6g}") for k, v in t.params.items()} for t in done]
+    params = [rounded(t.params) for t in done]
     values = np.array([t.user_attrs["values"] for t in done], dtype=float)
     response = None
     if search.kind != "grid":

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from engramma.interactions import Interaction
 from engramma.kernels import reference
@@ -76,48 +77,46 @@ def pulled_back(
     """`gradient` by memories z (R,M,N) that are scaled already, times `scales` (R,) and in their precision;
     of lifted scores `drop` is what brings them down again."""
     kind = torch.float32 if z.dtype == np.float32 else torch.float64
-    x = _array(probe, kind)[..., : z.shape[2]]
+    x, signs = _read(probe, z.shape[2], kind, z.shape[1])
     a = np.ascontiguousarray(z[..., scored].swapaxes(1, 2))
     turn = _turn(len(z), target, share, loss, f, u, kind, drop)
-    blocks, times = cut(x.shape[1]), len(z) // len(x)
+    blocks, times = cut(probe.shape[1]), len(z) // len(probe)
     largest = max(block.stop - block.start for block in blocks)
-    spare = [np.empty((largest, z.shape[1]), x.dtype) for _ in range(torch.get_num_threads())]
-    words = _words(x, blocks, z.shape[1])
+    spare = [np.empty((largest, z.shape[1]), z.dtype) for _ in range(torch.get_num_threads())]
 
     def work(r: int, block: slice, da: Any, out: Any) -> None:
         whole, row = spare.pop(), r // times
         h = whole[: block.stop - block.start]
-        _forward(x, words, row, block, z[r], h)
+        _forward(x, signs, row, block, z[r], h)
         turn(r, block, h, a[r], h, da)
-        _back(x, words, row, block, h, out)
+        _back(x, signs, row, block, h, out)
         spare.append(whole)
 
-    return sum_parts(work, z.shape, blocks, scales, x.dtype, scored.start, a.shape[1])
+    return sum_parts(work, z.shape, blocks, scales, z.dtype, scored.start, a.shape[1])
 
 
 def product(probe: Tensor, theta: Tensor) -> Tensor:
-    x, z, times = _array(probe, theta.dtype), _array(theta), len(theta) // len(probe)
-    h = np.empty((len(z), x.shape[1], z.shape[1]), z.dtype)
-    blocks = cut(x.shape[1])
-    words = _words(x, blocks, z.shape[1])
+    z, times = _array(theta), len(theta) // len(probe)
+    x, signs = _read(probe, z.shape[2], theta.dtype, z.shape[1])
+    h = np.empty((len(z), probe.shape[1], z.shape[1]), z.dtype)
 
     def work(r: int, block: slice) -> None:
-        _forward(x, words, r // times, block, z[r], h[r, block])
+        _forward(x, signs, r // times, block, z[r], h[r, block])
 
-    each(work, len(h), blocks)
+    each(work, len(h), cut(probe.shape[1]))
     return torch.from_numpy(h)
 
 
 def product_back(dh: Tensor, probe: Tensor, neurons: int) -> Tensor:
-    d, x, times = _array(dh), _array(probe, dh.dtype)[..., :neurons], len(dh) // len(probe)
-    blocks = cut(x.shape[1])
-    words = _words(x, blocks, d.shape[2])
+    d, times = _array(dh), len(dh) // len(probe)
+    x, signs = _read(probe, neurons, dh.dtype, d.shape[2])
 
     def work(r: int, block: slice, da: Any, out: Any) -> None:
         del da
-        _back(x, words, r // times, block, d[r, block], out)
+        _back(x, signs, r // times, block, d[r, block], out)
 
-    return sum_parts(work, (len(d), d.shape[2], neurons), blocks, np.ones(len(d), d.dtype), d.dtype)
+    shape, blocks = (len(d), d.shape[2], neurons), cut(probe.shape[1])
+    return sum_parts(work, shape, blocks, np.ones(len(d), d.dtype), d.dtype)
 
 
 def scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None = None) -> Tensor:
@@ -196,32 +195,57 @@ def step(
     return torch.from_numpy(moved), torch.from_numpy(fresh)
 
 
-def _words(x: Any, blocks: list[slice], memories: int) -> Any:
-    """The signs of items x (S,B,N) as bits; None where they are not signs, or too few to be worth it."""
-    if x[0].size * memories < FEW:
-        return None
-    words = np.empty((*x.shape[:2], -(-x.shape[2] // bits.WORD)), np.uint32)
-    bipolar = []
+class Signs:
+    """Items x (S,B,N) of -1 and +1 as bits."""
 
-    def work(row: int, block: slice) -> None:
-        bipolar.append(bits.pack(x[row, block], words[row, block]))
+    def __init__(self, x: Any) -> None:
+        self.blocks, self.count = cut(x.shape[1]), x.shape[2]
+        self.words = np.empty((*x.shape[:2], -(-x.shape[2] // bits.WORD)), np.uint32)  # of every item
+        self._turned: dict[tuple[int, int], Any] = {}
+        bipolar = []
 
-    each(work, len(x), blocks)
-    return words if all(bipolar) else None
+        def work(row: int, block: slice) -> None:
+            bipolar.append(bits.pack(x[row, block], self.words[row, block]))
+
+        each(work, len(x), self.blocks)
+        self.bipolar = all(bipolar)  # whether they are that
+
+    def turned(self, row: int, block: slice) -> Any:
+        """Of every neuron, over a block of items; made when first asked for."""
+        if (at := (row, block.start)) not in self._turned:
+            self._turned[at] = bits.turned(self.words[row, block], self.count)
+        return self._turned[at]
 
 
-def _forward(x: Any, words: Any, row: int, block: slice, z: Any, h: Any) -> None:
-    if words is None:
+# A task's items are read in every epoch: a tensor has its bits for as long as it is there and as it is.
+_packed: Any = WeakTensorKeyDictionary()  # of (what was read, Signs)
+
+
+def _read(probe: Tensor, neurons: int, dtype: torch.dtype, memories: int) -> tuple[Any, Signs | None]:
+    """The first `neurons` of items (S,B,N) as an array; or their signs, where they are signs, and enough for
+    so many `memories` to be worth it."""
+    if probe.shape[1] * neurons * memories < FEW:
+        return _array(probe, dtype)[..., :neurons], None
+    version = None if probe.is_inference() else probe._version  # how often it was written to
+    read, signs = _packed.get(probe, (None, None))
+    if version is None or read != (version, dtype, neurons):
+        signs = Signs(_array(probe, dtype)[..., :neurons])
+        _packed[probe] = (version, dtype, neurons), signs
+    return (None, signs) if signs.bipolar else (_array(probe, dtype)[..., :neurons], None)
+
+
+def _forward(x: Any, signs: Signs | None, row: int, block: slice, z: Any, h: Any) -> None:
+    if signs is None:
         np.dot(x[row, block], z.T, out=h)
     else:
-        bits.signed_sums(words[row, block], z.T, h)
+        bits.signed_sums(signs.words[row, block], z.T, h)
 
 
-def _back(x: Any, words: Any, row: int, block: slice, d: Any, out: Any) -> None:
-    if words is None:
+def _back(x: Any, signs: Signs | None, row: int, block: slice, d: Any, out: Any) -> None:
+    if signs is None:
         np.dot(d.T, x[row, block], out=out)
     else:
-        bits.signed_sums(bits.turned(words[row, block], x.shape[2]), d, out.T)
+        bits.signed_sums(signs.turned(row, block), d, out.T)
 
 
 def _turn(

@@ -54,9 +54,9 @@ def heat_map(
         frame = {"edgecolor": style.COLOURS[1], "linewidth": 2, "fill": False, "clip_on": False, "zorder": 3}
         place.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, **frame))
         place.set_xticks(
-            range(len(across)), [f"{v:g}" for v in across], rotation=45 if len(across) > 6 else 0
+            range(len(across)), [_said(v) for v in across], rotation=45 if len(across) > 6 else 0
         )
-        place.set_yticks(range(len(down)), [f"{v:g}" for v in down])
+        place.set_yticks(range(len(down)), [_said(v) for v in down])
         for (i, j), mean in np.ndenumerate(means):
             if not np.isfinite(mean):
                 text = "div." if _tried(vertices[vertex], {x: across[j], y: down[i]}) else "none"
@@ -69,6 +69,11 @@ def heat_map(
     bar = figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02)
     bar.set_label(NAMES.get(measure, measure.replace("_", " ")))
     return figure
+
+
+def _said(value: float | str) -> str:
+    """A temperature may be "auto"."""
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def _means(

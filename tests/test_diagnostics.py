@@ -299,7 +299,7 @@ def test_kept_items_of_every_method(name, two_tasks):
     now = Now(network, Task(0, tasks[0], tasks[0]), 1, 0, Replicas((3,)))
     state, _, theta = method.awaken(method.start(theta), now, theta)
     kept = diagnostics.kept_items(method.consolidate(state, now, theta))
-    if method.strength_name == "proportion" and name != "dreams":  # whose items are made up for each task anew
+    if method.strength_name == "proportion" and name != "dreams":  # made up for each task anew, not kept
         assert kept is not None
         assert kept.probe.shape[1] == 2
     else:

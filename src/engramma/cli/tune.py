@@ -81,10 +81,10 @@ def tune(
         typer.Option("--even", help="Trials evenly over the range from end to end, all trained together: no "
                      "sampler, and no storage.", rich_help_panel=HOW),
     ] = False,
-    study: Annotated[
+    of: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="Rows of this study, with the settings of its runs and between the strengths it "
-                     "says: evenly.", metavar="NAME", rich_help_panel=HOW),
+        typer.Option("--study", help="Rows of this study instead, with its settings but for those said "
+                     "here, and between the strengths it says: evenly.", metavar="NAME", rich_help_panel=HOW),
     ] = None,
     rows: Annotated[
         Optional[str],  # noqa: UP045
@@ -135,7 +135,7 @@ def tune(
 
     told = given(settings)
     names = [name.strip() for name in str(told.pop("method", "") or "").split(",") if name.strip()]
-    if not names and not grid and not study:
+    if not names and not grid and not of:
         raise ValueError("method must be named: one with a strength, or several such as ewc,mas")
     if set_:
         told["settings"] = pairs(set_)
@@ -146,15 +146,15 @@ def tune(
     options = Options(device, kernel, data_dir)
     searched = _seeds(seeds)
     made: list[Search] = []
-    if study:
-        if names or told or grid:
-            raise ValueError("study must be the only one to say which runs are searched")
+    if of:
+        if names or grid:
+            raise ValueError("method and grid must be left out with a study: its rows are searched")
         some_rows = [row.strip() for row in rows.split(",")] if rows else None
         about = (searched, some_rows, numbers(vertices, "vertices"), trials, _numbers(range_, "range"))
-        made = spaces.rows_of(study, scale, *about)
+        made = spaces.rows_of(of, scale, *about, told)
     elif rows:
         raise ValueError("rows must be left out without a study, whose rows they are")
-    for name in [] if study else names or ["vanilla"]:
+    for name in [] if of else names or ["vanilla"]:
         for vertex in numbers(vertices, "vertices"):
             about = (name, vertex, told, scale, searched)
             if grid:

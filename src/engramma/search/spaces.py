@@ -147,11 +147,12 @@ def rows_of(
     vertices: list[float] | None = None,
     trials: int | None = None,
     span: Sequence[float] | None = None,
+    changes: Mapping[str, Any] = {},
 ) -> list[Search]:
-    """An even search for the strength of every row of a study that has a search, with the settings of its
-    runs, all but the seed."""
+    """An even search for the strength of every row of a study that has a search, or of the `rows` named, with
+    the settings of its runs but for `changes`."""
     study, scale = studies.load(name), scale or "demo"
-    runs = study.runs(scale, [seeds[0]], vertices, rows)
+    runs = studies.changed(study.runs(scale, [seeds[0]], vertices, rows), changes)
     found: dict[tuple[str, float], Search] = {}
     for row, base in runs:
         ends = study.searched(row, base.vertex, scale)

@@ -8,7 +8,7 @@
     [[rows]]                 name, method, settings, strengths; `run`: other settings of its runs than the
                              study's; `grid`: the same, every combination
     [searches]               ROW: the strengths that `engramma tune --study` searches between
-    [scales.NAME]            seeds, vertices, settings; strengths.ROW and searches.ROW in place of those above;
+    [scales.NAME]            seeds, vertices, settings; strengths.ROW, searches.ROW in place of those above;
                              methods.METHOD: settings of its own, methods.ROW: of that row alone
 
 Strengths are a list; a table with one entry a vertex; or `centre`, `decades` and `points`: so many of

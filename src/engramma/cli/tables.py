@@ -158,7 +158,7 @@ def figure(
 
 def present(study: Study, records: list[Record], out: Path, data_dir: str | Path | None = None) -> list[Path]:
     """Show a study's tables in the terminal, and write them and its figures into `out`. The files."""
-    from engramma.show import figures, tables, typeset
+    from engramma.show import tables, typeset
 
     made = []
     found: dict[str, Table] = {kind: tables.TABLES[kind](records) for kind in study.tables}
@@ -167,6 +167,8 @@ def present(study: Study, records: list[Record], out: Path, data_dir: str | Path
         made += [
             typeset.write(each, out / f"{study.name}{end}", form) for form, end in typeset.ENDINGS.items()
         ]
+    if study.figures:
+        from engramma.show import figures
     for kind in study.figures:
         known: dict[str, Any] = {"table": found["table2"]} if kind == "bars" and "table2" in found else {}
         made += figures.draw(kind, records, out, study.name, data_dir=data_dir, **known)

@@ -76,6 +76,21 @@ def tune(
         typer.Option(help="Temperatures of the grid; auto is one.", metavar="X,...", rich_help_panel=HOW,
                      show_default="the paper's"),
     ] = None,
+    even: Annotated[
+        bool,
+        typer.Option("--even", help="Trials evenly over the range from end to end, all trained together: no "
+                     "sampler, and no storage.", rich_help_panel=HOW),
+    ] = False,
+    of: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--study", help="Rows of this study instead, with its settings but for those said "
+                     "here, and between the strengths it says: evenly.", metavar="NAME", rich_help_panel=HOW),
+    ] = None,
+    rows: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Only these rows of the study: ewc,mas", metavar="NAME,...", rich_help_panel=HOW,
+                     show_default="all that it has a search for"),
+    ] = None,
     scale: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(help="Settings of the paper's search at demo (digits) | small | paper.", metavar="NAME",
@@ -120,7 +135,7 @@ def tune(
 
     told = given(settings)
     names = [name.strip() for name in str(told.pop("method", "") or "").split(",") if name.strip()]
-    if not names and not grid:
+    if not names and not grid and not of:
         raise ValueError("method must be named: one with a strength, or several such as ewc,mas")
     if set_:
         told["settings"] = pairs(set_)
@@ -131,13 +146,21 @@ def tune(
     options = Options(device, kernel, data_dir)
     searched = _seeds(seeds)
     made: list[Search] = []
-    for name in names or ["vanilla"]:
+    if of:
+        if names or grid:
+            raise ValueError("method and grid must be left out with a study: its rows are searched")
+        some_rows = [row.strip() for row in rows.split(",")] if rows else None
+        about = (searched, some_rows, numbers(vertices, "vertices"), trials, _numbers(range_, "range"))
+        made = spaces.rows_of(of, scale, *about, told)
+    elif rows:
+        raise ValueError("rows must be left out without a study, whose rows they are")
+    for name in [] if of else names or ["vanilla"]:
         for vertex in numbers(vertices, "vertices"):
             about = (name, vertex, told, scale, searched)
             if grid:
                 made.append(spaces.grid_of(*about, _numbers(rates, "rates"), _temperatures(temperatures)))
             else:
-                made.append(spaces.strength_of(*about, trials, _numbers(range_, "range")))
+                made.append(spaces.strength_of(*about, trials, _numbers(range_, "range"), even))
     made = [replace(search, batch=batch, prune=prune) for search in made]
     records = Store(store)
     interrupt.keeps(
@@ -149,10 +172,10 @@ def tune(
     with joined(cluster, device) as client, show.progress() as work:
         run = partial(cluster_run, client=client) if client else study.run
         found = tuning.tune(made, records, options, storage, work, run)
+    chosen.write([chosen.choice(each) for each in found], out)
+    _show(found)
     for path in _draw(found, records, figures):
         show.out.print(str(path), soft_wrap=True)
-    _show(found)
-    chosen.write([chosen.choice(each) for each in found], out)
     show.out.print(
         f"chosen on seeds {', '.join(map(str, searched))}, not those of a table; written to {out}: "
         f"engramma reproduce table2 --strengths {out}",

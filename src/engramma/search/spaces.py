@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FIRST_SEED = 1000  # tables count their seeds from 0: a strength is chosen on others
 START = 10  # trials evenly over the range, before the sampler has anything to go by
+EVEN = 13  # trials of a search that has no sampler
 DECADES = 8.0  # of a lambda, around the method's centre
 UNIT_CENTRE = {"demo": 1e-4, "small": 1e-6, "paper": 1e-6}  # of a lambda on importances with a mean of 1
 TEMPERATURE = ("initial_temperature", "final_temperature")
@@ -40,6 +41,7 @@ class Search:
     points: tuple[tuple[tuple[str, float | str], ...], ...] = ()
     batch: int = 10  # trials trained at once, and asked for before any of them has its value
     prune: bool = False  # whether a lambda that has forgotten everything after task 2 makes room for another
+    even: bool = False  # the points are all there is, and are trained together: nothing is asked of a sampler
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -48,6 +50,8 @@ class Search:
             raise ValueError(
                 f"prune must be left out for {self.base.method}: only a penalty's lambda can be pruned"
             )
+        if self.prune and self.even:
+            raise ValueError("prune must be left out of an even search: it asks for no other strengths")
         if self.trials < 1:
             raise ValueError(f"trials must be at least 1, not {self.trials}")
         if not self.seeds:
@@ -125,15 +129,44 @@ def strength_of(
     seeds: tuple[int, ...],
     trials: int | None = None,
     span: Sequence[float] | None = None,
+    even: bool = False,
 ) -> Search:
     """A search for a method's strength, with the sizes of the paper's where nothing else is told."""
     if strength_kind(method) == "lambda":
         told = {**told, "strength": 1.0}  # of no account: the search is for it
     known = method if study_of(method) else "ewc"  # one of one's own: the sizes of the paper's searches
     base, scale = _base(known, method, vertex, told, scale)
+    return strength_search(base, scale, seeds, trials, pair(span), even)
+
+
+def rows_of(
+    name: str,
+    scale: str | None,
+    seeds: tuple[int, ...],
+    rows: list[str] | None = None,
+    vertices: list[float] | None = None,
+    trials: int | None = None,
+    span: Sequence[float] | None = None,
+    changes: Mapping[str, Any] = {},
+) -> list[Search]:
+    """An even search for the strength of every row of a study that has a search, or of the `rows` named, with
+    the settings of its runs but for `changes`."""
+    study, scale = studies.load(name), scale or "demo"
+    runs = studies.changed(study.runs(scale, [seeds[0]], vertices, rows), changes)
+    found: dict[tuple[str, float], Search] = {}
+    for row, base in runs:
+        ends = study.searched(row, base.vertex, scale)
+        if (row, base.vertex) not in found and (ends or rows):
+            found[row, base.vertex] = strength_search(base, scale, seeds, trials, pair(span) or ends, True)
+    if not found:
+        raise ValueError(f"study must have searches for strengths, and {name} has none")
+    return list(found.values())
+
+
+def pair(span: Sequence[float] | None) -> tuple[float, float] | None:
     if span is not None and len(span) != 2:
         raise ValueError(f"range must be two numbers such as 1,1e6, not {','.join(f'{x:g}' for x in span)}")
-    return strength_search(base, scale, seeds, trials, (span[0], span[1]) if span else None)
+    return None if span is None else (span[0], span[1])
 
 
 def grid_of(
@@ -171,16 +204,23 @@ def strength_search(
     seeds: tuple[int, ...],
     trials: int | None = None,
     span: tuple[float, float] | None = None,
+    even: bool = False,
 ) -> Search:
-    """Over lambda: START evenly spaced, then as the sampler says. Over proportions: all evenly spaced."""
+    """Over lambda: START evenly spaced, then as the sampler says; `even`: all of them, from end to end. Over
+    proportions: all evenly spaced."""
     kind = strength_kind(base.method)
     if kind == "proportion":
         low, high = span or (0.0, 1.0)
         count = trials or 11
         steps = [low + (high - low) * k / max(count - 1, 1) for k in range(count)]
         points = tuple((("strength", min(max(round(step, 6), low), high)),) for step in steps)
-        return Search(base, kind, seeds, count, low, high, points)
+        return Search(base, kind, seeds, count, low, high, points, even=even)
     low, high = span or default_range(base, scale)
+    if even:
+        count = trials or EVEN
+        steps = [low * (high / low) ** (k / max(count - 1, 1)) for k in range(count)] if low > 0 else []
+        points = tuple((("strength", float(f"{step:.3g}")),) for step in steps)
+        return Search(base, kind, seeds, count, low, high, points, even=True)
     count = 100 if trials is None else trials
     steps = [low * (high / low) ** ((k + 0.5) / START) for k in range(START)] if 0 < low < high else []
     points = tuple((("strength", float(f"{step:.6g}")),) for step in _scattered(steps))

@@ -5,7 +5,7 @@ which was killed goes on: trials left running are taken up again with the streng
 was trained is found. What is asked follows from the search and the trials of earlier batches, and what is
 trained together from the trials that there are: of one process, a search that was killed is the same search.
 Several processes may work on one search, over one store: they ask in turn, and a trial is the one's that
-claimed it.
+claimed it. An even search asks nobody: its strengths are known beforehand, and are trained together.
 """
 
 from __future__ import annotations
@@ -93,6 +93,11 @@ def tune(
         raise ValueError("prune must be left out with a cluster: it looks at packs while they train here")
     store.open()
     watch = watch or Work()
+    even = [search for search in searches if search.even]
+    if even and len(even) < len(searches):
+        raise ValueError("searches must be all even, or none of them")
+    if even:
+        return _evenly(even, store, options, watch, run)
     with Claims(store.claims) as claims, contextlib.ExitStack() as stack:
         claims.sweep(store.path)  # here too: where every record is there already, no run does
         with claims.held("tune"):  # two would make the same tables
@@ -105,6 +110,21 @@ def tune(
             _finish(search, trialled, store, claims, options, run, watch)
             for search, trialled in zip(searches, begun, strict=True)
         ]
+
+
+def _evenly(
+    searches: Sequence[Search], store: Store, options: Options, watch: Work, run: Callable[..., Outcome]
+) -> list[Found]:
+    """Train all strengths of all searches, in their order: a record is all that is kept of a trial."""
+    wanted = [[s.experiments(dict(point)) for point in s.points] for s in searches]
+    held = _train(run, [e for each in wanted for runs in each for e in runs], store, options, watch)
+    found = []
+    for search, each in zip(searches, wanted, strict=True):
+        names = [e.name for runs in each for e in runs]
+        values = np.array([[value(held[e.name], search.measure) for e in runs] for runs in each])
+        params = [dict(point) for point in search.points]
+        found.append(_made(search, params, np.nan_to_num(values), 0, names, held))
+    return found
 
 
 def _finish(
@@ -271,12 +291,23 @@ def _found(search: Search, trialled: optuna.Study, held: dict[str, Record]) -> F
     done = _in(trialled, "COMPLETE")
     params = [rounded(t.params) for t in done]
     values = np.array([t.user_attrs["values"] for t in done], dtype=float)
+    runs = [name for t in done for name in t.user_attrs["runs"]]
+    return _made(search, params, values, len(_in(trialled, "PRUNED")), runs, held)
+
+
+def _made(
+    search: Search,
+    params: list[dict[str, Any]],
+    values: np.ndarray,
+    pruned: int,
+    runs: list[str],
+    held: dict[str, Record],
+) -> Found:
     response = None
     if search.kind != "grid":
         strengths = np.array([p["strength"] for p in params])
         response = smooth(strengths, values, log=search.kind == "lambda")
-    runs = [name for t in done for name in t.user_attrs["runs"]]
-    return Found(search, params, values, len(_in(trialled, "PRUNED")), response, runs, held)
+    return Found(search, params, values, pruned, response, runs, held)
 
 
 def _in(trialled: optuna.Study, state: str) -> list[FrozenTrial]:

@@ -2,15 +2,18 @@
 
     title, paper             what it is, and where in the paper
     tables, figures          what to draw from its records
-    runs_of, only            the runs are those of these studies (of their rows named in `only`)
+    runs_of, only            runs of these studies (of their rows named in `only`), before its own
     vertices                 n of the interaction function
     [settings]               that all its experiments share
-    [[rows]]                 name, method, settings, strengths; `grid`: other settings, every combination
-    [scales.NAME]            seeds, vertices, settings; strengths.ROW in place of the row's own;
+    [[rows]]                 name, method, settings, strengths; `run`: other settings of its runs than the
+                             study's; `grid`: the same, every combination
+    [searches]               ROW: the strengths that `engramma tune --study` searches between
+    [scales.NAME]            seeds, vertices, settings; strengths.ROW, searches.ROW in place of those above;
                              methods.METHOD: settings of its own, methods.ROW: of that row alone
 
 Strengths are a list; a table with one entry a vertex; or `centre`, `decades` and `points`: so many of
-them evenly spaced on a log scale over so many decades around the centre.
+them evenly spaced on a log scale over so many decades around the centre. A search has two strengths, or a
+table with two for each vertex.
 """
 
 from __future__ import annotations
@@ -47,6 +50,8 @@ class Spread(BaseModel):
 
 
 Strengths = Spread | list[float] | dict[str, float | list[float]]
+Ends = tuple[float, float]
+Ranges = Ends | dict[str, Ends]
 
 
 class Row(BaseModel):
@@ -56,6 +61,7 @@ class Row(BaseModel):
     method: str
     settings: dict[str, Any] = {}
     strengths: Strengths | None = None
+    run: dict[str, Any] = {}
     grid: dict[str, list[int] | list[float]] = {}  # "temperature" is both of them
 
 
@@ -66,6 +72,7 @@ class Scale(BaseModel):
     vertices: list[float] | None = None
     settings: dict[str, Any] = {}
     strengths: dict[str, Strengths] = {}
+    searches: dict[str, Ranges] = {}
     methods: dict[str, dict[str, Any]] = {}
     grid: dict[str, list[int] | list[float]] = {}
 
@@ -105,6 +112,7 @@ class Study(BaseModel):
     vertices: list[float] = []
     settings: dict[str, Any] = {}
     rows: list[Row] = []
+    searches: dict[str, Ranges] = {}
     scales: dict[Literal["demo", "small", "paper"], Scale] = {}
 
     @model_validator(mode="after")
@@ -134,11 +142,10 @@ class Study(BaseModel):
         and temperature."""
         if scale not in SCALES:
             raise ValueError(f"scale must be one of {', '.join(SCALES)}, not {scale!r}")
-        if self.runs_of:
-            parts = [load(name).runs(scale, seeds, vertices, chosen=chosen) for name in self.runs_of]
-            found = [run for part in parts for run in part if not self.only or run.row in self.only]
-        else:
-            found = self._expand(self.scales[scale], seeds, vertices, chosen)
+        parts = [load(name).runs(scale, seeds, vertices, chosen=chosen) for name in self.runs_of]
+        found = [run for part in parts for run in part if not self.only or run.row in self.only]
+        if self.rows:
+            found += self._expand(self.scales[scale], seeds, vertices, chosen)
         known = list(dict.fromkeys(run.row for run in found))
         named = {
             name: {row for row in known if name in (row, row.partition("@")[0])} for name in rows or known
@@ -179,9 +186,14 @@ class Study(BaseModel):
                 method = {"method": row.method, "settings": settings, "vertex": vertex}
                 for strength, seed in itertools.product(strengths, seeds or range(scale.seeds)):
                     chance = {"strength": strength, "seed": seed}
-                    made = read(self.settings, scale.settings, method, general, cell, chance)
+                    made = read(self.settings, scale.settings, row.run, method, general, cell, chance)
                     runs.append(Run(row.name, made))
         return runs
+
+    def searched(self, row: str, vertex: float, scale: str) -> Ends | None:
+        """The strengths between which that of a row is searched, where the study says them."""
+        found = {**self.searches, **self.scales[scale].searches}.get(row)
+        return found.get(f"{vertex:g}") if isinstance(found, dict) else found
 
 
 def changed(runs: list[Run], changes: Mapping[str, Any]) -> list[Run]:

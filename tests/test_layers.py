@@ -115,7 +115,6 @@ MORE = {
     "train.train": "what a run is built of, part by part, as the loop alone puts them together",
     "models.classifier.__init__": "scikit-learn wants every setting to be a parameter of its own",
     "models.layer.__init__": "settings, given by name, as those of PyTorch's own layers are",
-    "search.choice.tune": "engramma.tune: typed by name, and beside them the settings of the runs",
 }
 COMPILED = {"njit", "jit"}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -130,15 +129,15 @@ def tune(
         raise ValueError("trials and range must be left out of a grid: --rates and --temperatures make it")
     options = Options(device, kernel, data_dir)
     searched = _seeds(seeds)
+    how = spaces.How(searched, trials, _numbers(range_, "range"), scale, batch, prune)
     made: list[Search] = []
     for name in names or ["vanilla"]:
         for vertex in numbers(vertices, "vertices"):
-            about = (name, vertex, told, scale, searched)
+            about = (name, vertex, told, how)
             if grid:
                 made.append(spaces.grid_of(*about, _numbers(rates, "rates"), _temperatures(temperatures)))
             else:
-                made.append(spaces.strength_of(*about, trials, _numbers(range_, "range")))
-    made = [replace(search, batch=batch, prune=prune) for search in made]
+                made.append(spaces.strength_of(*about))
     records = Store(store)
     interrupt.keeps(
         lambda: (

@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from engramma import studies
@@ -24,6 +24,18 @@ UNIT_CENTRE = {"demo": 1e-4, "small": 1e-6, "paper": 1e-6}  # of a lambda on imp
 TEMPERATURE = ("initial_temperature", "final_temperature")
 
 Kind = Literal["lambda", "proportion", "grid"]
+
+
+@dataclass(frozen=True)
+class How:
+    """How searches go, of whatever method and vertex."""
+
+    seeds: tuple[int, ...]
+    trials: int | None = None  # None: 100, or 11 proportions
+    span: Sequence[float] | None = None  # of strengths, the smaller first; None: what suits the method
+    scale: str | None = None  # of the paper's searches, whose settings hold where nothing is told
+    batch: int = 10
+    prune: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,41 +129,33 @@ def _base(
     ), scale  # type: ignore[index]
 
 
-def strength_of(
-    method: str,
-    vertex: float,
-    told: Mapping[str, Any],
-    scale: str | None,
-    seeds: tuple[int, ...],
-    trials: int | None = None,
-    span: Sequence[float] | None = None,
-) -> Search:
+def strength_of(method: str, vertex: float, told: Mapping[str, Any], how: How) -> Search:
     """A search for a method's strength, with the sizes of the paper's where nothing else is told."""
     if strength_kind(method) == "lambda":
         told = {**told, "strength": 1.0}  # of no account: the search is for it
     known = method if study_of(method) else "ewc"  # one of one's own: the sizes of the paper's searches
-    base, scale = _base(known, method, vertex, told, scale)
-    if span is not None and len(span) != 2:
+    base, scale = _base(known, method, vertex, told, how.scale)
+    if (span := how.span) is not None and len(span) != 2:
         raise ValueError(f"range must be two numbers such as 1,1e6, not {','.join(f'{x:g}' for x in span)}")
-    return strength_search(base, scale, seeds, trials, (span[0], span[1]) if span else None)
+    made = strength_search(base, scale, how.seeds, how.trials, (span[0], span[1]) if span else None)
+    return replace(made, batch=how.batch, prune=how.prune)
 
 
 def grid_of(
     method: str,
     vertex: float,
     told: Mapping[str, Any],
-    scale: str | None,
-    seeds: tuple[int, ...],
+    how: How,
     rates: Sequence[float] | None = None,
     temperatures: Sequence[float | str] | None = None,
 ) -> Search:
     """A search of learning rate and temperature, likewise."""
-    base, scale = _base("general-smallest", method, vertex, told, scale)
+    base, scale = _base("general-smallest", method, vertex, told, how.scale)
     of = studies.load("general-smallest")
     default = {**of.rows[0].grid, **of.scales[scale].grid}  # type: ignore[index]
-    return grid_search(
-        base, seeds, list(rates or default["learning_rate"]), list(temperatures or default["temperature"])
-    )
+    rates, temperatures = rates or default["learning_rate"], temperatures or default["temperature"]
+    made = grid_search(base, how.seeds, list(rates), list(temperatures))
+    return replace(made, batch=how.batch, prune=how.prune)
 
 
 def strength_kind(method: str) -> Kind:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -145,23 +144,22 @@ def tune(
         raise ValueError("trials and range must be left out of a grid: --rates and --temperatures make it")
     options = Options(device, kernel, data_dir)
     searched = _seeds(seeds)
+    how = spaces.How(searched, trials, _numbers(range_, "range"), scale, batch, prune, even)
     made: list[Search] = []
     if of:
         if names or grid:
             raise ValueError("method and grid must be left out with a study: its rows are searched")
         some_rows = [row.strip() for row in rows.split(",")] if rows else None
-        about = (searched, some_rows, numbers(vertices, "vertices"), trials, _numbers(range_, "range"))
-        made = spaces.rows_of(of, scale, *about, told)
+        made = spaces.rows_of(of, some_rows, numbers(vertices, "vertices"), told, how)
     elif rows:
         raise ValueError("rows must be left out without a study, whose rows they are")
     for name in [] if of else names or ["vanilla"]:
         for vertex in numbers(vertices, "vertices"):
-            about = (name, vertex, told, scale, searched)
+            about = (name, vertex, told, how)
             if grid:
                 made.append(spaces.grid_of(*about, _numbers(rates, "rates"), _temperatures(temperatures)))
             else:
-                made.append(spaces.strength_of(*about, trials, _numbers(range_, "range"), even))
-    made = [replace(search, batch=batch, prune=prune) for search in made]
+                made.append(spaces.strength_of(*about))
     records = Store(store)
     interrupt.keeps(
         lambda: (

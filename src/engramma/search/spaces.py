@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from engramma import studies
@@ -25,6 +25,19 @@ UNIT_CENTRE = {"demo": 1e-4, "small": 1e-6, "paper": 1e-6}  # of a lambda on imp
 TEMPERATURE = ("initial_temperature", "final_temperature")
 
 Kind = Literal["lambda", "proportion", "grid"]
+
+
+@dataclass(frozen=True)
+class How:
+    """How searches go, of whatever method and vertex."""
+
+    seeds: tuple[int, ...]
+    trials: int | None = None  # None: 100, or 11 proportions
+    span: Sequence[float] | None = None  # of strengths, the smaller first; None: what suits the method
+    scale: str | None = None  # of the paper's searches, whose settings hold where nothing is told
+    batch: int = 10
+    prune: bool = False
+    even: bool = False  # strengths evenly over the range, all at once, without a sampler
 
 
 @dataclass(frozen=True)
@@ -121,43 +134,29 @@ def _base(
     ), scale  # type: ignore[index]
 
 
-def strength_of(
-    method: str,
-    vertex: float,
-    told: Mapping[str, Any],
-    scale: str | None,
-    seeds: tuple[int, ...],
-    trials: int | None = None,
-    span: Sequence[float] | None = None,
-    even: bool = False,
-) -> Search:
+def strength_of(method: str, vertex: float, told: Mapping[str, Any], how: How) -> Search:
     """A search for a method's strength, with the sizes of the paper's where nothing else is told."""
     if strength_kind(method) == "lambda":
         told = {**told, "strength": 1.0}  # of no account: the search is for it
     known = method if study_of(method) else "ewc"  # one of one's own: the sizes of the paper's searches
-    base, scale = _base(known, method, vertex, told, scale)
-    return strength_search(base, scale, seeds, trials, pair(span), even)
+    base, scale = _base(known, method, vertex, told, how.scale)
+    made = strength_search(base, scale, how.seeds, how.trials, pair(how.span), how.even)
+    return replace(made, batch=how.batch, prune=how.prune)
 
 
 def rows_of(
-    name: str,
-    scale: str | None,
-    seeds: tuple[int, ...],
-    rows: list[str] | None = None,
-    vertices: list[float] | None = None,
-    trials: int | None = None,
-    span: Sequence[float] | None = None,
-    changes: Mapping[str, Any] = {},
+    name: str, rows: list[str] | None, vertices: list[float] | None, told: Mapping[str, Any], how: How
 ) -> list[Search]:
     """An even search for the strength of every row of a study that has a search, or of the `rows` named, with
-    the settings of its runs but for `changes`."""
-    study, scale = studies.load(name), scale or "demo"
-    runs = studies.changed(study.runs(scale, [seeds[0]], vertices, rows), changes)
+    the settings of its runs but for what was told."""
+    study, scale = studies.load(name), how.scale or "demo"
+    runs = studies.changed(study.runs(scale, [how.seeds[0]], vertices, rows), told)
     found: dict[tuple[str, float], Search] = {}
     for row, base in runs:
         ends = study.searched(row, base.vertex, scale)
         if (row, base.vertex) not in found and (ends or rows):
-            found[row, base.vertex] = strength_search(base, scale, seeds, trials, pair(span) or ends, True)
+            made = strength_search(base, scale, how.seeds, how.trials, pair(how.span) or ends, True)
+            found[row, base.vertex] = replace(made, batch=how.batch, prune=how.prune)
     if not found:
         raise ValueError(f"study must have searches for strengths, and {name} has none")
     return list(found.values())
@@ -173,18 +172,17 @@ def grid_of(
     method: str,
     vertex: float,
     told: Mapping[str, Any],
-    scale: str | None,
-    seeds: tuple[int, ...],
+    how: How,
     rates: Sequence[float] | None = None,
     temperatures: Sequence[float | str] | None = None,
 ) -> Search:
     """A search of learning rate and temperature, likewise."""
-    base, scale = _base("general-smallest", method, vertex, told, scale)
+    base, scale = _base("general-smallest", method, vertex, told, how.scale)
     of = studies.load("general-smallest")
     default = {**of.rows[0].grid, **of.scales[scale].grid}  # type: ignore[index]
-    return grid_search(
-        base, seeds, list(rates or default["learning_rate"]), list(temperatures or default["temperature"])
-    )
+    rates, temperatures = rates or default["learning_rate"], temperatures or default["temperature"]
+    made = grid_search(base, how.seeds, list(rates), list(temperatures))
+    return replace(made, batch=how.batch, prune=how.prune)
 
 
 def strength_kind(method: str) -> Kind:

@@ -38,6 +38,7 @@ class Dreams(Method):
     much of a target is the name of the class, the rest being what the network answers."""
 
     strength_name: ClassVar[str | None] = "proportion"
+    strength_kind: ClassVar[str] = "proportion"
 
     proportion: float | tuple[float, ...] = 0.5
     of: str = "classes"

@@ -78,7 +78,8 @@ def test_proportions_are_all_evenly_spaced_with_both_ends() -> None:
 def test_the_class_says_on_which_scale_it_is_searched(tmp_path: Path) -> None:
     body = "\n".join((
         "from dataclasses import dataclass", "from engramma.methods import Method", "@dataclass(frozen=True)",
-        "class Own(Method):", "    strength_name, strength_kind = 'share', {kind!r}", "    share: float = 0.5",
+        "class Own(Method):",
+        "    strength_name, strength_kind = 'share', {kind!r}", "    share: float = 0.5",
     ))  # fmt: skip
     for kind, low, high in (("proportion", 0, 1), ("lambda", 1e-4, 1e4)):
         file = tmp_path / f"{kind}.py"

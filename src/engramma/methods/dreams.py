@@ -43,6 +43,7 @@ class Dreams(Method):
     what the network answers. `noise`: of dreams of memories."""
 
     strength_name: ClassVar[str | None] = "proportion"
+    strength_kind: ClassVar[str] = "proportion"
 
     proportion: float | tuple[float, ...] = 0.5
     of: Literal["classes", "memories"] = "classes"

@@ -41,6 +41,7 @@ class Method:
     """Does nothing against forgetting: vanilla learning, and the base of every other method."""
 
     strength_name: ClassVar[str | None] = None  # the setting that is searched over, one value a replica
+    strength_kind: ClassVar[str] = "lambda"  # by its powers of ten; or a "proportion", evenly from 0 to 1
     suits: ClassVar[dict[str, Any]] = {}  # settings of a run that suit it, where the run says nothing else
 
     def __post_init__(self) -> None:

@@ -37,6 +37,7 @@ class Projection(Method):
     """
 
     strength_name: ClassVar[str | None] = "proportion"
+    strength_kind: ClassVar[str] = "proportion"
 
     proportion: float | tuple[float, ...] = 0.05
     sample: int | float | None = None

@@ -29,6 +29,7 @@ class Replay(Method):
     """
 
     strength_name: ClassVar[str | None] = "proportion"
+    strength_kind: ClassVar[str] = "proportion"
 
     proportion: float | tuple[float, ...] = 0.05
     capacity: int | None = None

@@ -187,13 +187,17 @@ def grid_of(
 
 def strength_kind(method: str) -> Kind:
     """lambda or proportion; a method without either has nothing to tune."""
-    name = getattr(method_class(method), "strength_name", None)
-    if name is None:
+    kind = method_class(method)
+    if kind.strength_name is None:
         raise ValueError(
             f"method must have a strength to be tuned, and {method} has none (--grid searches learning rate "
             "and temperature, for any method)"
         )
-    return "proportion" if name == "proportion" else "lambda"
+    if kind.strength_kind not in ("lambda", "proportion"):
+        raise ValueError(
+            f"strength_kind of {method} must be lambda or proportion, not {kind.strength_kind!r}"
+        )
+    return "proportion" if kind.strength_kind == "proportion" else "lambda"
 
 
 def strength_search(

@@ -63,7 +63,7 @@ def check_alike(records: Sequence[Recorded], where: str, free: Sequence[str] = (
 
 def is_proportion(method: str | None) -> bool:
     """Whether the method's strength is a share of the items (0 to 1), rather than a lambda."""
-    return method in METHODS and METHODS[method].strength_name == "proportion"
+    return method in METHODS and METHODS[method].strength_kind == "proportion"
 
 
 def strength(record: Recorded) -> float | None:

@@ -222,7 +222,9 @@ def test_a_lambda_that_is_the_methods_own_default_is_said(
                 read(told, {"strength": 0.5})
     said = [record.getMessage() for record in caplog.records]
     default = {"lwf": 1, "xdg": 0}.get(method)
-    expected = [] if default is None else [f"strength was not given: it is {default}, the default of {method}"]
+    expected = (
+        [] if default is None else [f"strength was not given: it is {default}, the default of {method}"]
+    )
     assert [line.partition(" (")[0] for line in said] == expected
 
 

@@ -120,7 +120,9 @@ class XdG(Method):
 
     def consolidate(self, state: Gates, now: Now, theta: Tensor) -> Gates:
         if not state.places.numel():
-            raise ValueError("xdg must be there from the first task on: a task's memories are drawn before it")
+            raise ValueError(
+                "xdg must be there from the first task on: a task's memories are drawn before it"
+            )
         if state.held is None:
             return state
         fresh = self._beside.consolidate(state.awake, now, theta)

@@ -81,7 +81,7 @@ def taken(pack: list[Experiment]) -> int:
         (1.6, {"method": "allocation", "memories": 50, "items": 60, "tasks": 4}),
         (1.5, {"method": "allocation", "settings": {"groups": 1, "beside": "si", "beside_strength": 0.5},
                "memories": 100, "items": 20}),
-        (1.5, {"method": "allocation", "settings": {"groups": 2, "beside": "rehearsal", "beside_strength": 1.0},
+        (1.5, {"method": "allocation", "settings": {"groups": 2, "beside": "rehearsal", "beside_strength": 1},
                "memories": 50, "items": 100, "tasks": 5}),
     ],
 )  # fmt: skip

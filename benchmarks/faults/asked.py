@@ -170,7 +170,8 @@ def settings(given: Path, inside: Path, chance: random.Random) -> Case:
         *((f"run {TINY}{more}", [*OPTIONS, *often]) for more in ("", "", " --method ewc --strength 1",
                                                                  " --method rehearsal --strength 0.5") * 4),
         *((f"run {STATES}{more}", [*OPTIONS, *often]) for more in ("", " --method gem --strength 1") * 4),
-        *((f"run {each} --method {method}", [*OPTIONS, *often, "set", "set", "set"]) for each in (TINY, STATES)
+        *((f"run {each} --method {method}", [*OPTIONS, *often, "set", "set", "set"])
+          for each in (TINY, STATES)
           for method in ("allocation", "xdg --strength 1", "dreams", "lwf --strength 1", "der",
                          "ewc_moments --strength 1")),
         *((f"{search} {TINY} --method ewc --trials 3 --batch 3",

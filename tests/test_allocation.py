@@ -165,6 +165,18 @@ def test_where_all_groups_are_taken_a_strange_task_goes_to_the_one_that_knows_it
         assert torch.equal(accuracy(alone, once[-1])[0], accuracy(setup, moments[-1])[row])
 
 
+@pytest.mark.parametrize("settings", [{}, {"groups": 2}, {"grow": True, "boundaries": "found"}])
+def test_what_groups_know_is_found_again_from_memories_and_owners(settings: dict) -> None:
+    setup, moments = learned(epochs=2, memories=30, settings=settings)
+    owner = moments[-1].state.owner[0].tolist()
+    state = setup.method.start(moments[0].theta)
+    for moment in moments:
+        state = setup.method.found_again(state, moment.now, moment.theta, owner)
+        assert torch.equal(state.owner, moment.state.owner)
+        torch.testing.assert_close(state.mean, moment.state.mean)
+        torch.testing.assert_close(state.deviation, moment.state.deviation)
+
+
 def test_a_task_that_comes_again_has_other_items() -> None:
     stream = build([read({**SMALL, "tasks": 3, "order": [0, 1, 0]})]).stream
     first, again = stream.view(0, 0), stream.view(0, 2)

@@ -93,8 +93,11 @@ def test_a_search_that_is_done_removes_what_a_killed_one_left(tmp_path: Path) ->
     tune([tiny(trials=4)], store)
     dead = store.claims / "1-0-0.owner"
     dead.write_text("{}")
+    half = store.checkpoints / ("0" * 20) / ".tmp-1-0-0-0"  # all there was of a checkpoint
+    half.mkdir(parents=True)
     tune([tiny(trials=4)], store)
     assert not dead.exists()
+    assert not half.parent.exists()
 
 
 def test_a_trial_does_not_depend_on_what_was_searched_before(tmp_path: Path) -> None:

@@ -186,20 +186,18 @@ def valued(experiments: list[Experiment], store: Store, **_: Any) -> Outcome:
     return Outcome(records, len(records), 0)
 
 
-@pytest.fixture
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing here outlives the machine: no waiting for its disk."""
+@pytest.fixture(autouse=True)
+def unsynced() -> Iterator[None]:
+    """No trial here outlives the machine: no waiting for its disk."""
 
     def never(connection: Any, _: Any) -> None:
         connection.execute("PRAGMA synchronous = OFF")
 
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
     event.listen(Engine, "connect", never)
     yield
     event.remove(Engine, "connect", never)
 
 
-@pytest.mark.usefixtures("unsynced")
 @pytest.mark.parametrize("batch", [1, 5, 64])
 def test_a_search_killed_anywhere_is_the_same_search(
     batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -214,7 +212,6 @@ def test_a_search_killed_anywhere_is_the_same_search(
     np.testing.assert_array_equal(killed.values, whole.values)
 
 
-@pytest.mark.usefixtures("unsynced")
 def test_a_search_that_prunes_killed_anywhere_is_the_same_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,7 +232,6 @@ def test_a_search_that_prunes_killed_anywhere_is_the_same_search(
     assert not checkpoints.packs(two)
 
 
-@pytest.mark.usefixtures("unsynced")
 def test_more_trials_are_those_that_there_would_have_been(tmp_path: Path) -> None:
     """Whatever the batch: one that was not full is filled."""
     whole = tune([tiny(trials=20, batch=5)], Store(tmp_path / "a"), run=valued)[0]
@@ -244,7 +240,6 @@ def test_more_trials_are_those_that_there_would_have_been(tmp_path: Path) -> Non
         assert more.params == whole.params[:trials]
 
 
-@pytest.mark.usefixtures("unsynced")
 def test_what_a_trial_was_told_once_stays(tmp_path: Path) -> None:
     """Pruned or not: a second word, of whatever process, changes nothing."""
     search, store = tiny(trials=3), Store(tmp_path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -78,6 +80,9 @@ def test_an_item_wakes_the_group_that_knows_it() -> None:
     torch.testing.assert_close(grouped.energy(theta, probe), energy)
     rest = torch.cat([net.relax(theta[:, :4], items[:1]).state, net.relax(theta[:, 4:], items[1:]).state], 1)
     assert torch.equal(grouped.relax(theta, probe).state, rest)
+    owned = replace(grouped, owner=torch.tensor([[1, 0, 1]])).respond(theta, probe).tasks
+    assert owned is not None  # of which tasks an item may be: those of its group and no others
+    assert owned.tolist() == [[[False, True, False]] * 4 + [[True, False, True]] * 4]
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,31 @@ def test_a_lambda_that_nobody_gave_is_the_papers_or_none(
     assert {read({"method": m, "vertex": 3.0}).strength for m in ("rehearsal", "gem", "agem")} == {0.05}
 
 
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_a_lambda_that_is_the_methods_own_default_is_said(
+    method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A proportion has a default that suits. A lambda fits no two problems: it is said which one it is, or
+    none is taken."""
+    checks._say_lambda.cache_clear()
+    told = {"data": "digits", "method": method, "vertex": 3.0}
+    with caplog.at_level(logging.WARNING, "engramma"):
+        if issubclass(METHODS[method], Penalty):
+            with pytest.raises(ValueError, match=f"strength must be given for {method} at n = 3"):
+                read(told)
+        else:
+            run = read(told)
+            assert read(run.describe()) == run
+            if METHODS[method].strength_name:
+                read(told, {"strength": 0.5})
+    said = [record.getMessage() for record in caplog.records]
+    default = {"lwf": 1, "xdg": 0}.get(method)
+    expected = (
+        [] if default is None else [f"strength was not given: it is {default}, the default of {method}"]
+    )
+    assert [line.partition(" (")[0] for line in said] == expected
+
+
 def test_a_description_holds_every_setting() -> None:
     """Written out, a default changes nothing: there is one description of a run, and one name."""
     plain = read({"method": "agem"})

@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 log = logging.getLogger("engramma")
 LARGE = 1e30  # single precision holds it
+LAMBDA = "strength"  # what methods call a lambda; a proportion has a name of its own
 
 
 def explain(error: ValidationError, known: Sequence[str] = ()) -> str:
@@ -169,10 +170,10 @@ def stream_class(name: str) -> type[Stream]:
 
 def of_strength(name: str, strength: float | None) -> Method:
     """A method of `METHODS` of this strength: a lambda must be given, a proportion need not."""
-    from engramma.methods import METHODS, Penalty
+    from engramma.methods import METHODS
 
     kind = METHODS[name]
-    if strength is None and issubclass(kind, Penalty):
+    if strength is None and kind.strength_name == LAMBDA:
         raise ValueError(
             f"strength must be given for the method {name!r}: no lambda fits all data and networks "
             "(engramma tune searches for one)"
@@ -197,12 +198,8 @@ def lambda_nobody_gave(name: str, vertex: float, unit: bool) -> float:
 
 
 @functools.cache  # once
-def _say_lambda(name: str, vertex: float, found: float) -> None:
-    data = paper.setting()["data"].upper()
-    log.warning(
-        "strength was not given: it is %g, the paper's lambda for %s at n = %g on %s (engramma tune searches "
-        "for another)", found, name, vertex, data,
-    )  # fmt: skip
+def _say_lambda(found: float, whose: str) -> None:
+    log.warning("strength was not given: it is %g, %s (engramma tune searches for another)", found, whose)
 
 
 def complete(
@@ -239,8 +236,11 @@ def complete(
     for setting, value in values.items():
         if isinstance(value, int | float) and abs(value) > LARGE:
             raise ValueError(f"{setting} must be between {-LARGE:g} and {LARGE:g}, not {shown(value)}")
-    if nobody and strength is not None:  # said now that the rest is right
-        _say_lambda(name, vertex, strength)
+    if key == LAMBDA and key not in given:  # said now that the rest is right
+        _say_lambda(values[key], f"the default of {name}")
+    elif nobody:
+        data = paper.setting()["data"].upper()
+        _say_lambda(values[key], f"the paper's lambda for {name} at n = {vertex:g} on {data}")
     return {k: v for k, v in values.items() if k != key}, (float(values[key]) if key else None)
 
 

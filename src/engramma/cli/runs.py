@@ -156,7 +156,7 @@ def prune(
     if not dry_run:
         with Claims(records.claims) as claims:
             records.owner = claims.owner
-            claims.sweep(records.path, records.checkpoints, *records.checkpoints.glob("*"))
+            points.sweep(records, claims)
             for name in doomed:
                 records.remove(name)
             for folder in aside:

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from engramma.interactions import RectifiedPolynomial
-from engramma.methods.method import Awake, Method, Now, Vanilla
+from engramma.methods.method import Awake, Method, Now, Size, Vanilla
 from engramma.methods.penalty import EWC, L2, MAS, SI, Anchored
 from engramma.methods.replay import Buffer, Pseudorehearsal, Rehearsal
 from engramma.network import DenseMemory, Items, Relaxed, Response
@@ -230,6 +230,23 @@ class Allocation(Method):
     def memories(cls, settings: dict[str, Any], memories: int, tasks: int) -> tuple[int, int]:
         count = settings.get("groups") or tasks
         return (memories * count, memories) if settings.get("grow") else (memories, max(1, memories // count))
+
+    @classmethod
+    def rehearsed(
+        cls, settings: dict[str, Any], strength: float | None, items: int, task: int
+    ) -> tuple[float, float]:
+        del strength
+        beside, groups = BESIDE[settings.get("beside", cls.beside)], settings.get("groups")
+        own = task // groups if groups else 0  # earlier tasks of the group that learns
+        return beside.rehearsed({}, settings.get("beside_strength"), items, own)
+
+    @classmethod
+    def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        beside, own = BESIDE[settings.get("beside", cls.beside)], settings.get("beside_strength")
+        learn = cls.memories(settings, size.memories, size.tasks)[1]
+        each = beside.held({}, own, size._replace(memories=learn))
+        kept = sum(beside.rehearsed({}, own, size.items, 1)) * size.tasks  # by all groups
+        return size.memories // learn * each + kept * size.neurons
 
     def start(self, theta: Tensor) -> Allotted:
         none = theta.new_zeros(len(theta), 0)

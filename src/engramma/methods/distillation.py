@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from engramma.methods.method import Awake, Method, Now
+from engramma.methods.method import Awake, Method, Now, Size
 from engramma.methods.replay import Replay, check_proportion
 from engramma.network import DenseMemory, Items
 from engramma.optimiser import per_replica
@@ -77,8 +77,8 @@ class LwF(Method):
         return (items if task and strength != 0 else 0), super().rehearsed(settings, strength, items, task)[1]
 
     @classmethod
-    def state_arrays(cls, tasks: int) -> int:
-        return 0  # the new task's own items
+    def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        return 2 * size.items * size.neurons if strength else 0  # the items as they are shown
 
     def start(self, theta: Tensor) -> Taught:
         return Taught(None)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from engramma.methods.allocation import clustered
 from engramma.methods.distillation import answers
-from engramma.methods.method import Awake, Method, Now
+from engramma.methods.method import Awake, Method, Now, Size
 from engramma.methods.replay import check_proportion, limit, proportion_counts
 from engramma.network import DenseMemory, Items
 from engramma.replicas import Replicas
@@ -68,8 +68,9 @@ class Dreams(Method):
         return (strength or 0) * items * task, super().rehearsed(settings, strength, items, task)[1]
 
     @classmethod
-    def state_arrays(cls, tasks: int) -> int:
-        return tasks  # fewer classes than memories; dreams are items
+    def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        kept = size.tasks * (size.scored * size.neurons + size.memories)
+        return kept + (strength or 0) * size.items * (4 * size.neurons + 6 * size.memories)  # while they form
 
     def start(self, theta: Tensor) -> Dreamt:
         return Dreamt((), (), None)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from engramma.methods.allocation import taken
-from engramma.methods.method import Awake, Method, Now, Vanilla
+from engramma.methods.method import Awake, Method, Now, Size, Vanilla
 from engramma.methods.moments import EWCMoments
 from engramma.methods.penalty import EWC, L2, MAS, SI, Anchored, Penalty
 from engramma.network import DenseMemory, Response
@@ -84,8 +84,12 @@ class XdG(Method):
         return super().rehearsed(settings, strength, items, task)[0], 0.0
 
     @classmethod
-    def state_arrays(cls, tasks: int) -> int:
-        return 6 + EWCMoments.state_arrays(tasks)  # of all memories and of those awake
+    def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        if not strength:
+            return 0
+        penalty = HOLD[settings.get("beside", cls.beside)]
+        both = cls.memories(settings, size.memories, size.tasks)  # all, and those that learn
+        return sum(penalty.held({}, strength, size._replace(memories=count)) for count in both)
 
     def start(self, theta: Tensor) -> Gates:
         none = torch.zeros(len(theta), 0, 0, dtype=torch.long, device=theta.device)
@@ -115,6 +119,10 @@ class XdG(Method):
         return state._replace(awake=self._beside.observe(state.awake, now, grad, step, move))
 
     def consolidate(self, state: Gates, now: Now, theta: Tensor) -> Gates:
+        if not state.places.numel():
+            raise ValueError(
+                "xdg must be there from the first task on: a task's memories are drawn before it"
+            )
         if state.held is None:
             return state
         fresh = self._beside.consolidate(state.awake, now, theta)

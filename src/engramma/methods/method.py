@@ -28,6 +28,16 @@ class Now(NamedTuple):
     tasks: int = 1  # how many there will be
 
 
+class Size(NamedTuple):
+    """What hangs on the size of a run in what a method costs."""
+
+    memories: int  # in all
+    neurons: int
+    scored: int  # of these
+    items: int  # to learn, of a task
+    tasks: int
+
+
 class Awake(NamedTuple):
     """Which memories learn a task, and what they begin with; all others sleep, and cost nothing."""
 
@@ -76,10 +86,12 @@ class Method:
         return (0 if _same(cls, "rehearse") else every), (0 if _same(cls, "steer") else every)
 
     @classmethod
-    def state_arrays(cls, tasks: int) -> int:
-        """How many arrays of the size of the memories it holds on to or makes in a step."""
+    def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        """How many numbers a replica of it holds on to, or makes at once, beside what it trains on."""
+        del settings, strength
         hooks = ("start", "steer", "observe", "consolidate")
-        return 0 if all(_same(cls, hook) for hook in hooks) else 6 + 4 * (tasks - 1)
+        arrays = 0 if all(_same(cls, hook) for hook in hooks) else 6 + 4 * (size.tasks - 1)
+        return arrays * size.memories * size.neurons
 
     def start(self, theta: Tensor) -> Any:
         """State before the first task."""

@@ -20,11 +20,12 @@ all tasks, centred on the latest, and one product: F adds up, and A is the mean 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from engramma.methods.method import Now
+from engramma.methods.method import Now, Size
 from engramma.methods.penalty import EWC, MAS, SI, Anchored, Penalty
 from engramma.network import Items
 from engramma.optimiser import per_replica
@@ -36,10 +37,9 @@ class Moments(Penalty):
     the order of bases; how they hold the memories is said here."""
 
     @classmethod
-    def state_arrays(cls, tasks: int) -> int:
-        return (
-            6 + 4 * tasks
-        )  # an A is as large as four arrays where neurons are four times as many as memories
+    def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        # An A a task, as if no two replicas shared one, and those that a new one is made of.
+        return 10 * size.memories * size.neurons + (size.tasks + 3) * size.neurons**2
 
     def steer(self, state: Anchored, now: Now, theta: Tensor, grad: Tensor) -> Tensor:
         step = super().steer(state, now, theta, grad)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from engramma.methods.method import Method, Now
+from engramma.methods.method import Method, Now, Size
 from engramma.optimiser import per_replica
 
 
@@ -59,8 +59,8 @@ class Penalty(Method):
         return super().rehearsed(settings, strength, items, task)[0], 0.0  # it looks at its state alone
 
     @classmethod
-    def state_arrays(cls, tasks: int) -> int:
-        return 6
+    def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        return 6 * size.memories * size.neurons
 
     @abstractmethod
     def importance(self, state: Anchored, now: Now, theta: Tensor) -> Tensor:

@@ -174,7 +174,7 @@ def tidy(store: Store) -> None:
     """Remove what killed processes left: half-written folders, checkpoints of what is done."""
     with Claims(store.claims) as claims:
         store.owner = claims.owner
-        claims.sweep(store.path, store.checkpoints, *store.checkpoints.glob("*"))
+        checkpoints.sweep(store, claims)
         for pack in checkpoints.finished(store):
             checkpoints.discard(store, pack)
 

@@ -123,8 +123,10 @@ def tune(
     after another. --method ewc,mas searches several. Trials are trained in
     batches, on seeds of their own; the strength is chosen from the smoothed
     response. A search that was stopped goes on where it was. Several processes
-    may work on one search, over one store and one storage.
+    may work on one search, over one store and one storage. --study beyond
+    searches the rows of a study.
     """
+    from engramma import studies
     from engramma.runs import study
     from engramma.runs.cluster import run as cluster_run
     from engramma.runs.options import Options
@@ -145,13 +147,15 @@ def tune(
         raise ValueError("trials and range must be left out of a grid: --rates and --temperatures make it")
     options = Options(device, kernel, data_dir)
     searched = _seeds(seeds)
+    ends = _numbers(range_, "range")
     made: list[Search] = []
     if of:
         if names or grid:
             raise ValueError("method and grid must be left out with a study: its rows are searched")
-        some_rows = [row.strip() for row in rows.split(",")] if rows else None
-        about = (searched, some_rows, numbers(vertices, "vertices"), trials, _numbers(range_, "range"))
-        made = spaces.rows_of(of, scale, *about, told)
+        which, scale = studies.load(of), scale or "demo"
+        some = [row.strip() for row in rows.split(",")] if rows else None
+        runs = which.runs(scale, [searched[0]], numbers(vertices, "vertices"), some)
+        made = spaces.rows_of(which, studies.changed(runs, told), scale, searched, trials, ends)
     elif rows:
         raise ValueError("rows must be left out without a study, whose rows they are")
     for name in [] if of else names or ["vanilla"]:
@@ -160,7 +164,9 @@ def tune(
             if grid:
                 made.append(spaces.grid_of(*about, _numbers(rates, "rates"), _temperatures(temperatures)))
             else:
-                made.append(spaces.strength_of(*about, trials, _numbers(range_, "range"), even))
+                made.append(spaces.strength_of(*about, trials or (spaces.EVEN if even else None), ends))
+    if even and not of:
+        made = [spaces.even(search) for search in made]
     made = [replace(search, batch=batch, prune=prune) for search in made]
     records = Store(store)
     interrupt.keeps(

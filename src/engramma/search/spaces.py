@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from engramma import studies
@@ -129,38 +129,43 @@ def strength_of(
     seeds: tuple[int, ...],
     trials: int | None = None,
     span: Sequence[float] | None = None,
-    even: bool = False,
 ) -> Search:
     """A search for a method's strength, with the sizes of the paper's where nothing else is told."""
     if strength_kind(method) == "lambda":
         told = {**told, "strength": 1.0}  # of no account: the search is for it
     known = method if study_of(method) else "ewc"  # one of one's own: the sizes of the paper's searches
     base, scale = _base(known, method, vertex, told, scale)
-    return strength_search(base, scale, seeds, trials, pair(span), even)
+    return strength_search(base, scale, seeds, trials, pair(span))
 
 
 def rows_of(
-    name: str,
-    scale: str | None,
+    study: studies.Study,
+    runs: Sequence[studies.Run],
+    scale: str,
     seeds: tuple[int, ...],
-    rows: list[str] | None = None,
-    vertices: list[float] | None = None,
     trials: int | None = None,
     span: Sequence[float] | None = None,
-    changes: Mapping[str, Any] = {},
 ) -> list[Search]:
-    """An even search for the strength of every row of a study that has a search, or of the `rows` named, with
-    the settings of its runs but for `changes`."""
-    study, scale = studies.load(name), scale or "demo"
-    runs = studies.changed(study.runs(scale, [seeds[0]], vertices, rows), changes)
+    """An even search for the strength of every row of a study that has one to be searched, with the settings
+    of its `runs`. Between which strengths, says the `span` or else the study."""
     found: dict[tuple[str, float], Search] = {}
     for row, base in runs:
-        ends = study.searched(row, base.vertex, scale)
-        if (row, base.vertex) not in found and (ends or rows):
-            found[row, base.vertex] = strength_search(base, scale, seeds, trials, pair(span) or ends, True)
+        ends = pair(span) or study.searched(row, base.vertex, scale)
+        if ends and (row, base.vertex) not in found:
+            found[row, base.vertex] = even(strength_search(base, scale, seeds, trials or EVEN, ends))
     if not found:
-        raise ValueError(f"study must have searches for strengths, and {name} has none")
+        named = ", ".join(dict.fromkeys(run.row for run in runs))
+        raise ValueError(f"study must say where strengths are searched; {study.name} does not for {named}")
     return list(found.values())
+
+
+def even(search: Search) -> Search:
+    """All its trials evenly from end to end of its range, to be trained together."""
+    if search.kind != "lambda":
+        return replace(search, even=True)
+    low, high, last = search.low, search.high, max(search.trials - 1, 1)
+    steps = [low * (high / low) ** (k / last) for k in range(search.trials)]
+    return replace(search, even=True, points=tuple((("strength", float(f"{s:.3g}")),) for s in steps))
 
 
 def pair(span: Sequence[float] | None) -> tuple[float, float] | None:
@@ -204,23 +209,16 @@ def strength_search(
     seeds: tuple[int, ...],
     trials: int | None = None,
     span: tuple[float, float] | None = None,
-    even: bool = False,
 ) -> Search:
-    """Over lambda: START evenly spaced, then as the sampler says; `even`: all of them, from end to end. Over
-    proportions: all evenly spaced."""
+    """Over lambda: START evenly spaced, then as the sampler says. Over proportions: all evenly spaced."""
     kind = strength_kind(base.method)
     if kind == "proportion":
         low, high = span or (0.0, 1.0)
         count = trials or 11
         steps = [low + (high - low) * k / max(count - 1, 1) for k in range(count)]
         points = tuple((("strength", min(max(round(step, 6), low), high)),) for step in steps)
-        return Search(base, kind, seeds, count, low, high, points, even=even)
+        return Search(base, kind, seeds, count, low, high, points)
     low, high = span or default_range(base, scale)
-    if even:
-        count = trials or EVEN
-        steps = [low * (high / low) ** (k / max(count - 1, 1)) for k in range(count)] if low > 0 else []
-        points = tuple((("strength", float(f"{step:.3g}")),) for step in steps)
-        return Search(base, kind, seeds, count, low, high, points, even=True)
     count = 100 if trials is None else trials
     steps = [low * (high / low) ** ((k + 0.5) / START) for k in range(START)] if 0 < low < high else []
     points = tuple((("strength", float(f"{step:.6g}")),) for step in _scattered(steps))

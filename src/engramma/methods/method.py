@@ -8,6 +8,7 @@ state has after a task hangs on the tasks alone, not on what was learned: by the
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple, get_args, get_type_hints
 
@@ -34,6 +35,31 @@ class Awake(NamedTuple):
     state: Any  # the method's
     memories: slice | Tensor  # one for all replicas, or (R,K) the places of each replica's
     theta: Tensor  # (R,K,N)
+
+
+NUMBER = 8  # bytes: memories are of double precision
+
+
+class Size(NamedTuple):
+    """Of a run, by which its method says what it keeps."""
+
+    visible: int  # neurons that are shown
+    scored: int  # and those that are asked for
+    items: int  # that a task has to learn
+    memories: tuple[int, int]  # all, and how many of them learn at once
+    tasks: int
+    pixel: int = 1  # bits of a visible neuron: one that is -1 or +1 has one
+
+    @property
+    def item(self) -> float:
+        """Bytes of an item with its label, a bit a class."""
+        return (self.visible * self.pixel + self.scored) / 8
+
+    @property
+    def array(self) -> int:
+        """Bytes of an array of the size of all memories."""
+        neurons = max(self.visible, self.scored) if self.scored > self.visible else self.visible + self.scored
+        return NUMBER * self.memories[0] * neurons
 
 
 @dataclass(frozen=True)
@@ -79,6 +105,13 @@ class Method:
         """How many arrays of the size of the memories it holds on to or makes in a step."""
         hooks = ("start", "steer", "observe", "consolidate")
         return 0 if all(_same(cls, hook) for hook in hooks) else 6 + 4 * (tasks - 1)
+
+    @classmethod
+    def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        """Bytes that it has to keep after the last task, beside the network: of its state what a further task
+        would need. A neuron of an item is a bit, a number of double precision eight bytes. NaN: not said."""
+        del settings, strength, size
+        return 0 if all(_same(cls, hook) for hook in ("start", "awaken", "consolidate")) else math.nan
 
     def start(self, theta: Tensor) -> Any:
         """State before the first task."""

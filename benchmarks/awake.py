@@ -1,6 +1,6 @@
 """How much faster a task learns with fewer memories awake: epochs of one task, 102 or 512 of 512 memories.
 
-    python -m benchmarks awake [--device cuda] [--replicas 10] [--data-dir FOLDER]
+    python -m benchmarks awake [--device cuda] [--replicas 10] [--dtype mixed,float64] [--data-dir FOLDER]
 
 Both learn in turn in one process, five times; the ratio is the median over the rounds.
 """
@@ -8,6 +8,7 @@ Both learn in turn in one process, five times; the ratio is the median over the 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
 
@@ -22,14 +23,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--replicas", type=int, default=10)
+    parser.add_argument("--dtype", default="mixed", help="one or several: mixed,float64")
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--data-dir")
     told = parser.parse_args()
     rows = []
-    for vertex in (2.0, 20.0):
+    for dtype, vertex in itertools.product(told.dtype.split(","), (2.0, 20.0)):
         setups = {}
         for groups in (1, 5):
-            base = {"method": "allocation", "settings": {"groups": groups}, "dtype": "mixed"}
+            base = {"method": "allocation", "settings": {"groups": groups}, "dtype": dtype}
             run = read({**base, "vertex": vertex, "tasks": 5, "epochs": told.epochs})
             runs = [run.but(seed=100 + r) for r in range(told.replicas)]
             setups[groups] = build(runs, device=told.device, data_dir=told.data_dir)
@@ -38,9 +40,15 @@ def main() -> None:
             took = {groups: epoch(setup, told.epochs) for groups, setup in setups.items()}
             if number:  # the first compiles
                 ratios.append(took[1] / took[5])
-        rows.append({"n": vertex, "ratio": round(statistics.median(ratios), 2), "rounds": ratios})
-        print(f"n {vertex:g}: a task of 102 memories learns {rows[-1]['ratio']} times as fast as one of 512")
-    command = f"python -m benchmarks awake --device {told.device} --replicas {told.replicas}"
+        ratio = round(statistics.median(ratios), 2)
+        rows.append({"n": vertex, "dtype": dtype, "ratio": ratio, "rounds": ratios})
+        print(
+            f"{dtype}, n {vertex:g}: a task of 102 memories learns {ratio} times as fast as one of 512",
+            flush=True,
+        )
+    command = (
+        f"python -m benchmarks awake --device {told.device} --replicas {told.replicas} --dtype {told.dtype}"
+    )
     write(f"awake-{told.device}", rows, device=told.device, replicas=told.replicas, command=command)
 
 

@@ -38,11 +38,21 @@ def lived(method: Dreams, world) -> tuple:
     return method.awaken(state, now, thetas[2]).state, now
 
 
-@pytest.mark.parametrize("of", ["classes", "memories"])
-def test_dreams_are_what_their_definition_says(of: str, world, near) -> None:
+def clusters(x: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Centres of items and how many items each has, by Lloyd's algorithm from the first items on."""
+    centres, sizes = x[np.arange(count) % len(x)], np.zeros(count)
+    for _ in range(8):
+        near = ((x[:, None] - centres) ** 2).sum(2).argmin(1)
+        sizes = np.bincount(near, minlength=count)
+        centres = np.stack([x[near == k].mean(0) if sizes[k] else centres[k] for k in range(count)])
+    return centres, sizes
+
+
+@pytest.mark.parametrize(("of", "centres"), [("classes", 1), ("classes", 2), ("memories", 1)])
+def test_dreams_are_what_their_definition_says(of: str, centres: int, world, near) -> None:
     """Drawn, named and answered one by one, by the network as it is before the third task."""
     stream, network, thetas = world
-    method = Dreams(0.5, of=of, label=0.25, noise=0.7)
+    method = Dreams(0.5, of=of, centres=centres, label=0.25, noise=0.7)
     state, now = lived(method, world)
     found = method.rehearse(state, now)
     assert found is not None
@@ -53,9 +63,12 @@ def test_dreams_are_what_their_definition_says(of: str, world, near) -> None:
             train, theta = stream[task].train, thetas[2][r].double()
             x, label = train.probe[r].double().cpu().numpy(), train.target[r].argmax(-1).cpu().numpy()
             if of == "classes":
-                share = np.array([(label == c).sum() for c in range(classes)])
-                none = np.zeros(visible)  # a class without items is never dreamt of
-                means = [x[label == c, :visible].mean(0) if share[c] else none for c in range(classes)]
+                none = np.zeros((centres, visible)), np.zeros(centres)  # such a class is never dreamt of
+                kinds = [
+                    clusters(x[label == c, :visible], centres) if c in label else none for c in range(classes)
+                ]
+                means, share = (np.concatenate(part) for part in zip(*kinds, strict=True))
+                means = np.round(127 * means) / 127  # a byte each
             else:
                 h = BETA / stream.neurons * (x @ thetas[task][r].double().cpu().numpy().T)
                 share = np.where(h > 0, h**N, 0.0).sum(0)
@@ -72,7 +85,7 @@ def test_dreams_are_what_their_definition_says(of: str, world, near) -> None:
                 assert own.tolist() == dream.tolist()
                 then = answer(theta, torch.as_tensor(dream).to(theta), classes)
                 name = -torch.ones_like(then)
-                name[which if of == "classes" else int(then.argmax())] = 1.0
+                name[which // centres if of == "classes" else int(then.argmax())] = 1.0
                 target = 0.75 * then + 0.25 * name
                 torch.testing.assert_close(found.target[r, 8 * task + b].to(target), target, **near)
 
@@ -95,6 +108,7 @@ def test_only_a_few_numbers_are_kept(world) -> None:
     stream, network, thetas = world
     classes, _ = lived(Dreams(), world)
     assert [m.shape for m in classes.mean] == 2 * [(2, stream.classes, network.visible)]
+    assert {m.dtype for m in classes.mean} == {torch.int8}
     assert [s.shape for s in classes.share] == 2 * [(2, stream.classes)]
     memories, _ = lived(Dreams(of="memories"), world)
     assert not memories.mean
@@ -116,6 +130,7 @@ def test_unequal_proportions_and_none(world) -> None:
     ("settings", "message"),
     [
         ({"of": "items"}, "of must be classes or memories, not 'items'"),
+        ({"centres": 0}, "centres must be at least 1, not 0"),
         ({"label": 1.5}, "label must be between 0 and 1, not 1.5"),
         ({"noise": 0.0}, "noise must be above 0"),
         ({"proportion": -1.0}, "proportion must be 0 or more"),

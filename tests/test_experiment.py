@@ -224,6 +224,8 @@ def test_later_parts_win_and_none_is_nothing() -> None:
         read(plain, {"settings": {"pairs": "none"}})
     assert read({"epochs": 3}, {"epochs": 4}).epochs == 4
     assert read({"data": "digits"}).items == 1000
+    for stream in ("permuted", "rotated", "split"):  # as many as there are, of two digits too
+        build([read({"data": "digits", "stream": stream})])
     assert read({"stream": "states"}).autoassociative
 
 

@@ -317,7 +317,7 @@ def test_bars_leave_out_vertices_without_runs_and_name_missing_rows():
 # Drawing into a folder
 
 
-def test_draw_writes_pdf_and_png_for_every_kind(tmp_path):
+def test_draw_writes_pdf_and_png_for_every_kind(tmp_path, grouped):
     kept = [with_memories(5.0)]
     given = {
         "response": lambda_search(12, ("mas",)),
@@ -329,6 +329,7 @@ def test_draw_writes_pdf_and_png_for_every_kind(tmp_path):
         "memories": kept,
         "pseudo_items": kept,
         "energy": kept,
+        "energy_tells": grouped[:1],
         "attractors": states(),
     }
     assert set(given) == set(figures.KINDS)

@@ -10,7 +10,7 @@ import torch
 from stand_in import DIGITS, StandIn, legible, record, stream_of, with_memories
 
 from engramma.show import figures
-from engramma.show.figures import energy, memories
+from engramma.show.figures import energy, memories, whose
 
 
 def test_unpermuted_items_are_the_pictures_of_the_data_set():
@@ -112,3 +112,24 @@ def test_memories_are_looked_at_in_full_precision_however_they_were_trained():
 def test_a_record_without_memories_says_how_to_have_them():
     with pytest.raises(ValueError, match="memories of some tasks are missing: run with --keep-memories"):
         memories.trained(replace(with_memories(), kept=None))
+
+
+def test_energies_name_as_many_items_as_the_record_says(grouped):
+    """Counted anew from the memories that were kept, task by task; and drawn once for each setting."""
+    shared = grouped[1]  # two groups, each of which has learned two tasks
+    for run in (grouped[0], shared):
+        own, others = whose.told_apart(memories.trained(run))
+        assert (own > others).mean() == pytest.approx(run.scores["named"][-1].mean(), abs=1e-9)
+    figure = figures.energy_tells([shared, replace(shared, kept=(), folder=None)])
+    legible(figure)
+    (axes,) = figure.axes
+    assert axes.get_title() == f"permuted, $n=5$: named {shared.scores['named'][-1].mean():.3f}"
+    for part in axes.containers:  # every item is in some bar
+        assert sum(bar.get_height() for bar in part) == pytest.approx(1)
+
+
+def test_energies_that_no_figure_tells_apart_are_refused(grouped):
+    with pytest.raises(ValueError, match="whose memories stand in groups"):
+        figures.energy_tells([with_memories()])
+    with pytest.raises(ValueError, match="no record has its memories"):
+        figures.energy_tells([record(0.5)])

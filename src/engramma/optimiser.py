@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from types import ModuleType
 
 import torch
@@ -113,7 +114,16 @@ def per_replica(value: float | tuple[float, ...] | Tensor, theta: Tensor) -> Ten
     """A number as it is; one value a replica as (R,1,1) beside theta."""
     if isinstance(value, int | float):
         return float(value)
-    column = torch.as_tensor(value, dtype=theta.dtype, device=theta.device)
+    if isinstance(value, tuple):
+        column = _column(value, theta.dtype, theta.device)
+    else:
+        column = torch.as_tensor(value, dtype=theta.dtype, device=theta.device)
     if column.numel() != theta.shape[0]:
         raise ValueError(f"{column.numel()} values given for {theta.shape[0]} replicas")
     return column.reshape(-1, 1, 1)
+
+
+@lru_cache(maxsize=64)
+def _column(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Kept where it is used: a copy to the device in every step would make the host wait for the device."""
+    return torch.tensor(values, dtype=dtype, device=device)

@@ -376,14 +376,22 @@ def _centres(probe: Tensor, target: Tensor, weight: Tensor, count: int, network:
     made = torch.empty(count, network.neurons, dtype=x.dtype, device=x.device)
     for number, kind in enumerate(kinds[:count]):
         own, mine = x[label == kind], made[number :: len(kinds)]
-        centre = own[torch.arange(len(mine), device=x.device) % len(own)]
-        for _ in range(LLOYD):
-            near = torch.cdist(own, centre).argmin(1)
-            sums = torch.zeros_like(centre).index_add_(0, near, own)
-            size = torch.zeros_like(centre[:, 0]).index_add_(0, near, torch.ones_like(own[:, 0]))
-            centre = torch.where(size[:, None] > 0, sums / size[:, None].clamp(min=1), centre)
+        centre, _ = clustered(own, len(mine))
         mine.copy_(centre)
         if network.classes:
             mine[:, network.visible :] = -CLASS
             mine[:, network.visible + kind] = CLASS
     return made
+
+
+def clustered(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """(K,N) centres of items (B,N) and (K,) how many items are nearest to each: they begin at the first
+    items, and move a few times to the mean of those nearest to them (Lloyd's algorithm)."""
+    centre = x[torch.arange(count, device=x.device) % len(x)]
+    size = torch.zeros_like(centre[:, 0])
+    for _ in range(LLOYD):
+        near = torch.cdist(x, centre).argmin(1)
+        sums = torch.zeros_like(centre).index_add_(0, near, x)
+        size = torch.zeros_like(size).index_add_(0, near, torch.ones_like(x[:, 0]))
+        centre = torch.where(size[:, None] > 0, sums / size[:, None].clamp(min=1), centre)
+    return centre, size

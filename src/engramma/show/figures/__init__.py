@@ -24,6 +24,7 @@ from engramma.show.figures.responses import response
 from engramma.show.figures.searches import searches
 from engramma.show.figures.style import FORMATS, save
 from engramma.show.figures.tasks import lost_attractors, task_curves
+from engramma.show.figures.whose import energy_tells
 from engramma.store.scores import Recorded
 
 KINDS: dict[str, Callable[..., Figure]] = {
@@ -36,9 +37,10 @@ KINDS: dict[str, Callable[..., Figure]] = {
     "memories": memory_images,
     "pseudo_items": pseudo_items,
     "energy": energy_curves,
+    "energy_tells": energy_tells,  # whose an item is
     "attractors": lost_attractors,
 }
-NEEDS_DATA = ("memories", "pseudo_items", "energy")  # they look at the data set again
+NEEDS_DATA = ("memories", "pseudo_items", "energy", "energy_tells")  # they look at the data set again
 
 
 def draw(
@@ -80,6 +82,7 @@ __all__ = [
     "KINDS",
     "draw",
     "energy_curves",
+    "energy_tells",
     "heat_map",
     "lost_attractors",
     "memory_images",

@@ -1,13 +1,15 @@
 """What scores say of a run, as numbers.
 
 `scores` (...,T,T) has the score of task j after task k was learned at [..., k, j], of one run or of many.
-`curve` (...,E,T) has that of every task at E evaluations while all were learned, and `ends` says which of these
-is the one after each task. A measure of one task alone, which nothing came after, is 0 (a score: its own).
+`curve` (...,E,T) has that of every task at E evaluations while all were learned, and `ends` says which of
+these is the one after each task. A measure of one task alone, which nothing came after, is 0 (a score: its
+own).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -87,7 +89,7 @@ def stability_gap(curve: Tensor, ends: Sequence[int]) -> Tensor:
     evaluations is not seen.
     """
     gaps = []
-    for begin, end in zip(ends[:-1], ends[1:], strict=True):
+    for begin, end in pairwise(ends):
         earlier = len(gaps) + 1
         during = curve[..., begin + 1 : end + 1, :earlier]
         level = torch.minimum(curve[..., begin, :earlier], curve[..., end, :earlier])

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from engramma.interactions import RectifiedPolynomial
-from engramma.methods.method import Awake, Method, Now, Vanilla
+from engramma.methods.method import NUMBER, Awake, Method, Now, Size, Vanilla
 from engramma.methods.penalty import EWC, L2, MAS, SI, Anchored
 from engramma.methods.replay import Buffer, Pseudorehearsal, Rehearsal
 from engramma.network import DenseMemory, Items, Relaxed, Response
@@ -230,6 +230,15 @@ class Allocation(Method):
     def memories(cls, settings: dict[str, Any], memories: int, tasks: int) -> tuple[int, int]:
         count = settings.get("groups") or tasks
         return (memories * count, memories) if settings.get("grow") else (memories, max(1, memories // count))
+
+    @classmethod
+    def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        del strength
+        groups = settings.get("groups") or size.tasks
+        own = NUMBER * (size.tasks + 2 * groups)  # the group of each task; mean and deviation of each group
+        kind, many = BESIDE[settings.get("beside", cls.beside)], min(groups, size.tasks)
+        part = size._replace(memories=(size.memories[1],) * 2, tasks=size.tasks / many)
+        return own + many * kind.kept({}, settings.get("beside_strength"), part)
 
     def start(self, theta: Tensor) -> Allotted:
         none = theta.new_zeros(len(theta), 0)

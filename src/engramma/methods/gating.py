@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from engramma.methods.allocation import taken
-from engramma.methods.method import Awake, Method, Now, Vanilla
+from engramma.methods.method import NUMBER, Awake, Method, Now, Size, Vanilla
 from engramma.methods.moments import EWCMoments
 from engramma.methods.penalty import EWC, L2, MAS, SI, Anchored, Penalty
 from engramma.network import DenseMemory, Response
@@ -86,6 +86,13 @@ class XdG(Method):
     @classmethod
     def state_arrays(cls, tasks: int) -> int:
         return 6 + EWCMoments.state_arrays(tasks)  # of all memories and of those awake
+
+    @classmethod
+    def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        places = NUMBER * size.tasks * size.memories[1]
+        if not strength:
+            return places
+        return places + HOLD[settings.get("beside", cls.beside)].kept({}, strength, size)
 
     def start(self, theta: Tensor) -> Gates:
         none = torch.zeros(len(theta), 0, 0, dtype=torch.long, device=theta.device)

@@ -43,11 +43,12 @@ NUMBER = 8  # bytes: memories are of double precision
 class Size(NamedTuple):
     """Of a run, by which its method says what it keeps."""
 
-    visible: int  # neurons that are shown
-    scored: int  # and those that are asked for
+    neurons: int
+    visible: int  # of them, those that are shown
+    scored: int  # and those that are asked for; of an associative memory, all are both
     items: int  # that a task has to learn
     memories: tuple[int, int]  # all, and how many of them learn at once
-    tasks: int
+    tasks: float
     pixel: int = 1  # bits of a visible neuron: one that is -1 or +1 has one
 
     @property
@@ -58,8 +59,7 @@ class Size(NamedTuple):
     @property
     def array(self) -> int:
         """Bytes of an array of the size of all memories."""
-        neurons = max(self.visible, self.scored) if self.scored > self.visible else self.visible + self.scored
-        return NUMBER * self.memories[0] * neurons
+        return NUMBER * self.memories[0] * self.neurons
 
 
 @dataclass(frozen=True)

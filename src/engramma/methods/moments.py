@@ -20,11 +20,12 @@ all tasks, centred on the latest, and one product: F adds up, and A is the mean 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from engramma.methods.method import Now
+from engramma.methods.method import NUMBER, Now, Size
 from engramma.methods.penalty import EWC, MAS, SI, Anchored, Penalty
 from engramma.network import Items
 from engramma.optimiser import per_replica
@@ -40,6 +41,12 @@ class Moments(Penalty):
         return (
             6 + 4 * tasks
         )  # an A is as large as four arrays where neurons are four times as many as memories
+
+    @classmethod
+    def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        terms = size.tasks if settings.get("merge", cls.merge) == "separate" else 1
+        own = NUMBER * terms * (size.memories[0] + size.visible**2)  # F and A of every term
+        return super().kept(settings, strength, size) + own
 
     def steer(self, state: Anchored, now: Now, theta: Tensor, grad: Tensor) -> Tensor:
         step = super().steer(state, now, theta, grad)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from engramma.methods.method import Method, Now
+from engramma.methods.method import Method, Now, Size
 from engramma.optimiser import per_replica
 
 
@@ -61,6 +61,10 @@ class Penalty(Method):
     @classmethod
     def state_arrays(cls, tasks: int) -> int:
         return 6
+
+    @classmethod
+    def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        return 2 * size.array  # W and P
 
     @abstractmethod
     def importance(self, state: Anchored, now: Now, theta: Tensor) -> Tensor:

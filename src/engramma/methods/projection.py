@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from engramma.methods.method import Method, Now
+from engramma.methods.method import Method, Now, Size
 from engramma.methods.replay import (
     Buffer,
     check_proportion,
@@ -61,6 +61,10 @@ class Projection(Method):
     @classmethod
     def state_arrays(cls, tasks: int) -> int:
         return 4 * max(1, tasks - 1)  # two gradients an earlier task, in float64
+
+    @classmethod
+    def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        return size.tasks * round((strength or 0) * size.items) * size.item
 
     @abstractmethod
     def references(self, buffer: list[Items], now: Now, theta: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engramma.methods.method import Method, Now
+from engramma.methods.method import Method, Now, Size
 from engramma.network import Items
 
 
@@ -55,6 +55,17 @@ class Replay(Method):
     @classmethod
     def state_arrays(cls, tasks: int) -> int:
         return 0  # the buffer is items
+
+    @classmethod
+    def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        capacity, own = settings.get("capacity"), round((strength or 0) * size.items)
+        each = own if capacity is None else min(size.items, capacity // size.tasks)
+        return size.tasks * each * cls.item(size)
+
+    @classmethod
+    def item(cls, size: Size) -> float:
+        """Bytes of an item as it is kept."""
+        return size.item
 
     @abstractmethod
     def keep(self, now: Now, theta: Tensor, count: int) -> tuple[Items, Tensor]:
@@ -113,6 +124,10 @@ class Pseudorehearsal(Replay):
     label: Literal["strongest", "relaxed"] = "strongest"
     steps: int = 100
     temperature: float | None = None
+
+    @classmethod
+    def item(cls, size: Size) -> float:
+        return size._replace(pixel=1).item  # a state of -1 and +1, whatever the items are
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -16,7 +16,7 @@ from engramma.paper import numbers as paper
 from engramma.show import labels
 from engramma.show import select as trials
 from engramma.show.agreement import FLOOR, RULE, Cell, LambdaCell, Line, Table
-from engramma.store.scores import LOW, OF_DESCRIPTION, Recorded, diverged, scored, value
+from engramma.store.scores import LOW, Recorded, diverged, scored, value
 
 if TYPE_CHECKING:
     from engramma.search.choice import Choice
@@ -208,7 +208,9 @@ def rows(
                 facts["strength"] = trials.strength(own[0])
             cell = Cell.of(own, where, measure, score, facts=facts)
             if against is not None:
-                cell = replace(cell, values=_more(own, places.get((against, key, vertex), []), measure, score))
+                cell = replace(
+                    cell, values=_more(own, places.get((against, key, vertex), []), measure, score)
+                )
             cells.append(cell)
         lines.append(Line(label, tuple(cells)))
     made = _of_scores("rows", some, across, tuple(lines), "vertex", measure, score)
@@ -218,9 +220,7 @@ def rows(
     return replace(made, caption=caption)
 
 
-def _more(
-    own: Sequence[Recorded], others: Sequence[Recorded], measure: str, score: str | None
-) -> np.ndarray:
+def _more(own: Sequence[Recorded], others: Sequence[Recorded], measure: str, score: str | None) -> np.ndarray:
     """(pairs,) how much more each run has than the other of its seed, where both finished."""
     theirs = {trials.setting(record, "seed"): value(record, measure, score) for record in others}
     mine = [(value(r, measure, score), theirs.get(trials.setting(r, "seed"), math.nan)) for r in own]
@@ -261,12 +261,22 @@ TABLES: dict[str, Callable[..., Table]] = {
 }
 
 
+WORDS = {
+    "average": "Average {} after the last task",
+    "smallest_own": "Smallest {} of a task just after it was learned",
+    "plasticity": "Average {} of the tasks just after each was learned",
+    "forgetting": "Forgetting: best {} of a task before the last one, less its final",
+    "backward_transfer": "Backward transfer: final {} of a task, less that just after it was learned",
+    "forward_transfer": "Forward transfer: {} of a task just before it is learned, less that untrained",
+    "min_accuracy": "Worst {} of a task at any evaluation after it was learned",
+    "stability_gap": "Stability gap: {} that a task loses while another is learned, and has again after it",
+    "bytes_kept": "Bytes that the method keeps beside the network",
+    "items_learned": "Items shown to all memories",
+}
+
+
 def _said(measure: str, score: str) -> str:
-    """"Average accuracy after the last task", "Forgetting of macro F1"."""
-    if measure == "average":
-        return f"Average {_written(score)} after the last task"
-    words = measure.replace("_", " ").capitalize()
-    return words if measure in OF_DESCRIPTION else f"{words} of {_written(score)}"
+    return WORDS[measure].format(_written(score))
 
 
 def _written(score: str) -> str:

@@ -40,6 +40,7 @@ def bytes_kept(told: Mapping[str, Any]) -> float:
     method, stream = method_class(told["method"]), stream_class(told["stream"])
     neurons, scored, items = stream.sizes(told)
     size = Size(
+        neurons,
         neurons if stream.autoassociative else neurons - scored,
         scored,
         items,

@@ -286,7 +286,7 @@ def test_a_measure_in_every_table(app, store):
     assert kept["Vanilla"] == 0 < kept["Rehearsal 0.05"] < kept["Rehearsal 0.5"] < kept["EWC"]
     assert kept["EWC"] == 2 * 8 * 128 * 79  # two arrays as large as the memories
     code, text, _ = ask(
-        app, "table", "table2", "--from", store, "--score", "items_learned", "--format", "csv"
+        app, "table", "beyond", "--from", store, "--score", "items_learned", "--format", "csv"
     )
     shown = {row["row"]: float(row["mean"]) for row in csv.DictReader(io.StringIO(text))}
     assert shown["Vanilla"] == shown["EWC"] == 5 * 100 * 400

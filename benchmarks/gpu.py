@@ -19,6 +19,7 @@ import torch
 from benchmarks.race import write
 from engramma.interactions import LeakyRectifiedPolynomial
 from engramma.kernels import reference
+from engramma.kernels.reference import Aim, Descent
 from engramma.methods import Vanilla
 from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser
@@ -83,14 +84,15 @@ def case(replicas: int, n: int, mode: str, size: Size) -> dict[str, float]:
     batch, scaled = stream[0].train, net.scale * theta
     h, a = kernel.product(batch.probe, scaled), (net.scale * theta[..., net.visible :]).contiguous()
     share = batch.weight / (batch.weight.sum(1, keepdim=True) * 10)
-    pulled = kernel.pull(h, a, batch.target, share, net.loss_of, net.interaction)
+    aim, rule = Aim(batch.target, share, net.loss_of, net.interaction), Descent(0.08, 0.6, net.visible, 1.0)
+    pulled = kernel.pull(h, a, aim)
     grad, velocity = net.gradient(theta, batch), torch.zeros_like(theta)
     parts: dict[str, Callable[[], object]] = {
         "product": lambda: kernel.product(batch.probe, scaled),
-        "pull": lambda: kernel.pull(h, a, batch.target, share, net.loss_of, net.interaction),
+        "pull": lambda: kernel.pull(h, a, aim),
         "product_back": lambda: kernel.product_back(pulled[0], batch.probe, net.neurons),
         "gradient": lambda: net.gradient(theta, batch),
-        "step": lambda: kernel.step(theta, grad, velocity, 0.08, 0.6, net.visible, 1.0),
+        "step": lambda: kernel.step(theta, grad, velocity, rule),
     }
     if mode == "mixed":  # the products of both parts and nothing else
         both = kernel._split_up(theta, net.scale, slice(net.visible, net.neurons), batch.probe.shape[-1])[0]
@@ -101,7 +103,7 @@ def case(replicas: int, n: int, mode: str, size: Size) -> dict[str, float]:
     found["gradient_over_products"] = found["gradient"] / products
     found["gradient_and_step_over_products"] = (found["gradient"] + found["step"]) / products
     if mode != "reference":
-        optimiser = Optimiser(epochs=size.epochs, kernel=kernel)
+        optimiser = Optimiser(epochs=size.epochs)
         wait(size)
         begin = time.perf_counter()
         for _ in train(net, stream, Vanilla(), optimiser, rows, theta):

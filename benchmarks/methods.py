@@ -43,7 +43,7 @@ def _steps(dtype: torch.dtype, count: int, n: float, rounds: int) -> list[dict[s
         def run() -> None:
             grad = now.network.gradient(theta, now.task.train)
             turned = method.steer(state, now, theta, grad)
-            moved, _ = rule.step(theta, turned, velocity, 1, now.network.visible)
+            moved, _ = rule.step(theta, turned, velocity, 1, now.network)
             if method.watches:
                 method.observe(state, now, grad, turned, moved - theta)
 
@@ -61,7 +61,7 @@ def _importances(n: float, rounds: int) -> list[dict[str, object]]:
 
     def epoch() -> None:
         grad = now.network.gradient(theta, now.task.train)
-        rule.step(theta, grad, velocity, 1, now.network.visible)
+        rule.step(theta, grad, velocity, 1, now.network)
 
     ewc, mas = EWC(), MAS()
     start = ewc.start(theta)

@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.race import FIGURES, write
 from benchmarks.setting import C, M, N, initial, items, network
+from engramma.kernels.reference import Aim, Descent
 
 B = 1600
 
@@ -61,7 +62,7 @@ def passes(dtype: torch.dtype) -> list[dict[str, object]]:
         lambda: kernel.product_back(h, batch.probe, N),
     )
     for n in (2, 20):
-        f, a = network(n).interaction, theta[..., -C:].contiguous()
+        a, aim = theta[..., -C:].contiguous(), Aim(batch.target, share, net.loss_of, network(n).interaction)
         # scores: shift (2), power, sum (1); slopes: shift (2), power, difference, two products, two sums (5)
         evaluations = B * M * (C + 1)
         work = evaluations * (3 + chain(n) + 7 + chain(n - 1))
@@ -69,10 +70,11 @@ def passes(dtype: torch.dtype) -> list[dict[str, object]]:
             f"pull, n = {n}",
             work,
             2 * w * B * M,
-            lambda f=f, a=a: kernel.pull(h, a, batch.target, share, net.loss_of, f),
+            lambda a=a, aim=aim: kernel.pull(h, a, aim),
         )
     velocity = torch.zeros_like(theta)
-    move = lambda: kernel.step(theta, theta, velocity, 0.1, 0.6, N - C, 1.0)  # noqa: E731
+    rule = Descent(0.1, 0.6, N - C, 1.0)
+    move = lambda: kernel.step(theta, theta, velocity, rule)  # noqa: E731
     add("optimiser's step", 8.0 * M * N, 5 * w * M * N, move)
     return out
 

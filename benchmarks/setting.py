@@ -25,8 +25,8 @@ def network(n: float, kernel: ModuleType | None = None, neurons: int = N) -> Den
     )
 
 
-def optimiser(kernel: ModuleType | None = None) -> Optimiser:
-    return Optimiser(kernel=kernel or kernel_for("cpu"))
+def optimiser() -> Optimiser:
+    return Optimiser()
 
 
 def trained(n: float, dtype: torch.dtype, steps: int = 40) -> Tensor:
@@ -35,7 +35,7 @@ def trained(n: float, dtype: torch.dtype, steps: int = 40) -> Tensor:
     net, rule = network(n), optimiser()
     velocity = rule.start(theta)
     for epoch in range(1, steps + 1):
-        theta, velocity = rule.step(theta, net.gradient(theta, few), velocity, epoch, net.visible)
+        theta, velocity = rule.step(theta, net.gradient(theta, few), velocity, epoch, net)
     return theta.to(dtype)
 
 

@@ -18,7 +18,7 @@ theta, batch = initial(torch.float64, memories=16), items(300, torch.float64)
 wall, cpu = time.perf_counter(), time.process_time()
 from benchmarks.setting import network, optimiser
 net, rule = network(20), optimiser()
-rule.step(theta, net.gradient(theta, batch), rule.start(theta), 1, net.visible)
+rule.step(theta, net.gradient(theta, batch), rule.start(theta), 1, net)
 print(json.dumps({"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}))
 """
 

@@ -69,11 +69,11 @@ def start():
     torch.set_num_threads(1)
     net, rule, theta = network(2), optimiser(), initial(torch.float64)
     few = items(300, torch.float64)
-    rule.step(theta, WAYS[sys.argv[1]](net, theta, few), rule.start(theta), 1, net.visible)
+    rule.step(theta, WAYS[sys.argv[1]](net, theta, few), rule.start(theta), 1, net)
     return net, rule, theta, rule.start(theta), items(int(sys.argv[2]), torch.float64)
 def run(given):
     net, rule, theta, velocity, batch = given
-    rule.step(theta, WAYS[sys.argv[1]](net, theta, batch), velocity, 1, net.visible)
+    rule.step(theta, WAYS[sys.argv[1]](net, theta, batch), velocity, 1, net)
 """
 
 
@@ -89,14 +89,14 @@ def must_hold(count: int) -> int:
 
 def contest(net: DenseMemory, batch: Items, ways: tuple[str, ...], rounds: int) -> list[dict[str, object]]:
     """Whole steps, one against the other, after a look at whether they find the same gradient."""
-    theta, rules = initial(torch.float64), {name: optimiser(reference) for name in ways}
-    rules["engramma"] = optimiser()
+    theta, rule = initial(torch.float64), optimiser()
+    nets = {name: net if name == "engramma" else replace(net, kernel=reference) for name in ways}
     velocity, expected = torch.zeros_like(theta), net.gradient(theta, batch)
     for name in ways[1:]:
         torch.testing.assert_close(WAYS[name](net, theta, batch), expected, rtol=1e-6, atol=1e-12)
 
     def step(name: str) -> None:
-        rules[name].step(theta, WAYS[name](net, theta, batch), velocity, 1, net.visible)
+        rule.step(theta, WAYS[name](nets[name], theta, batch), velocity, 1, nets[name])
 
     times = race({name: lambda name=name: step(name) for name in ways}, rounds)
     rows, scored, count = [], "every neuron" if net.autoassociative else "classes", batch.probe.shape[1]

@@ -246,5 +246,9 @@ def test_tuning(tmp_path: Path) -> None:
     (again,) = en.tune("rehearsal", trials=2, seeds=[1000], **given)
     assert again == two
     assert len(en.load(tmp_path)) == 4
+    (narrow,) = en.tune("rehearsal", trials=1, seeds=1, span=(0.5, 0.75), **given)
+    assert (narrow.search["range"], narrow.strength) == ([0.5, 0.75], 0.5)
     with pytest.raises(ValueError, match="method must have a strength to be tuned, and vanilla has none"):
         en.tune("vanilla")
+    with pytest.raises(ValueError, match="spam"):
+        en.tune("rehearsal", store=tmp_path, spam=2)

@@ -27,6 +27,7 @@ from kernel_cases import (
 
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial, RectifiedPolynomial
 from engramma.kernels import reference
+from engramma.kernels.reference import Aim, Descent
 from engramma.losses import SQUARED
 from engramma.optimiser import ORDERS
 
@@ -79,7 +80,7 @@ def test_odd_shapes(
     c = case(**shape, signed=signed, dtype=dtype, device=place)
     agree(kernel, "scores", (c.h, c.a, f, c.u), (1,))
     agree(kernel, "slopes", (c.h, c.a, c.g, f, c.u), (1, 2))
-    agree(kernel, "pull", (c.h, c.a, c.target, c.share, SQUARED, f, c.u), (1, 2))
+    agree(kernel, "pull", (c.h, c.a, Aim(c.target, c.share, SQUARED, f, c.u)), (1, 2))
     own = c.probe[..., -c.a.shape[-1] :]
     agree(kernel, "moments", (c.h, c.a, c.g, f, c.u, own, 1), (1, 2))
     agree(kernel, "moments", (c.h, c.a, c.g, f, c.u, own, 2), (1, 2))
@@ -90,7 +91,7 @@ def test_odd_shapes(
 def test_every_interaction(kernel: ModuleType, f: Interaction, signed: bool, place: torch.device) -> None:
     c = case(signed=signed, device=place)
     agree(kernel, "scores", (c.h, c.a, f, c.u), (1,))
-    agree(kernel, "pull", (c.h, c.a, c.target, c.share, SQUARED, f, c.u), (1, 2))
+    agree(kernel, "pull", (c.h, c.a, Aim(c.target, c.share, SQUARED, f, c.u)), (1, 2))
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
@@ -122,16 +123,16 @@ def test_step(
         rate if isinstance(rate, float) else torch.tensor(rate, dtype=dtype, device=place).reshape(-1, 1, 1)
     )
     before = c.theta.clone(), grad.clone(), velocity.clone()
-    agree(kernel, "step", (c.theta, grad, velocity, rates, 0.6, visible, clamp), (2, 2))
+    agree(kernel, "step", (c.theta, grad, velocity, Descent(rates, 0.6, visible, clamp)), (2, 2))
     assert all(torch.equal(x, y) for x, y in zip(before, (c.theta, grad, velocity), strict=True))
 
 
 def test_the_slopes_of_untrained_memories_survive_in_float64(kernel: ModuleType, place: torch.device) -> None:
     """At n = 20 they are near 1e-45, and each memory's step is scaled by its own largest."""
     c = case(items=40, neurons=799, spread=0.1, device=place)
-    dh, _ = kernel.pull(c.h, c.a, c.target, c.share, SQUARED, RectifiedPolynomial(20))
+    dh, _ = kernel.pull(c.h, c.a, Aim(c.target, c.share, SQUARED, RectifiedPolynomial(20)))
     assert 0 < float(dh.abs().amax((0, 1)).max()) < 1e-35
-    agree(kernel, "pull", (c.h, c.a, c.target, c.share, SQUARED, RectifiedPolynomial(20)), (1, 2))
+    agree(kernel, "pull", (c.h, c.a, Aim(c.target, c.share, SQUARED, RectifiedPolynomial(20))), (1, 2))
 
 
 @pytest.mark.parametrize("f", FEW, ids=str)
@@ -143,7 +144,7 @@ def test_a_neuron_without_weight_has_no_score_and_no_slope(
     a = torch.zeros_like(c.a)
     assert not bool(kernel.scores(c.h, a, f).any())
     assert not bool(kernel.slopes(c.h, a, c.g, f)[0].any())
-    assert not bool(kernel.pull(c.h, a, c.target, c.share, SQUARED, f)[0].any())
+    assert not bool(kernel.pull(c.h, a, Aim(c.target, c.share, SQUARED, f))[0].any())
 
 
 def test_what_is_not_a_number_stays_where_it_is(kernel: ModuleType, place: torch.device) -> None:
@@ -155,8 +156,8 @@ def test_what_is_not_a_number_stays_where_it_is(kernel: ModuleType, place: torch
     grad = c.theta.clone()
     grad[2, 3, 4] = torch.nan
     for order in ORDERS[1:]:  # a mean is a sum at a smaller rate
-        moved, _ = kernel.step(c.theta, grad, c.theta, 0.1, 0.6, 20, 1.0, order)
-        expected, _ = reference.step(c.theta, grad, c.theta, 0.1, 0.6, 20, 1.0, order)
+        moved, _ = kernel.step(c.theta, grad, c.theta, Descent(0.1, 0.6, 20, 1.0, order))
+        expected, _ = reference.step(c.theta, grad, c.theta, Descent(0.1, 0.6, 20, 1.0, order))
         torch.testing.assert_close(moved, expected, equal_nan=True)
 
 
@@ -183,7 +184,7 @@ def test_untrained_memories_learn(
     if dtype == torch.float32:
         pytest.skip("float32 cannot hold them")
     c = case(items=40, neurons=799, spread=0.1, device=place)
-    dh, _ = reference.pull(c.h, c.a, c.target, c.share, SQUARED, RectifiedPolynomial(20))
+    dh, _ = reference.pull(c.h, c.a, Aim(c.target, c.share, SQUARED, RectifiedPolynomial(20)))
     assert float(dh.abs().max()) < 1e-35
     network_agrees(kernel, c, RectifiedPolynomial(20), dtype, most)
 
@@ -194,3 +195,20 @@ def test_rows_that_are_not_in_order(kernel: ModuleType, place: torch.device) -> 
     cut = c._replace(probe=c.probe[:, part], target=c.target[:, part], share=c.share[:, part])
     assert not cut.probe.is_contiguous()
     network_agrees(kernel, cut, f, torch.float64, TOLERANCE[torch.float64])
+
+
+def test_items_may_be_prepared_for_another_kernel(
+    precision: tuple[ModuleType, torch.dtype, float], place: torch.device
+) -> None:
+    """So whoever makes items need not know who reads them: it costs time alone."""
+    kernel, dtype, most = precision
+    c, f = case(items=40, device=place), LeakyRectifiedPolynomial(3)
+    padded = torch.nn.functional.pad(c.probe.to(torch.bfloat16), (0, -c.probe.shape[-1] % 16))
+    theta, scored = c.theta.to(dtype), slice(c.theta.shape[2] - c.a.shape[2], c.theta.shape[2])
+    aim = Aim(c.target, c.share, SQUARED, f)
+    expected = reference.gradient(c.theta, c.probe, 0.01, scored, aim)
+    for probe in (c.probe, c.probe.float(), padded):
+        found = kernel.gradient(theta, probe, 0.01, scored, aim)
+        check(found.double(), expected, 2, most, dtype == torch.float32)
+        h = kernel.product(probe, 0.01 * theta)
+        check(h.double(), reference.product(c.probe, 0.01 * c.theta), 1, most, dtype == torch.float32)

@@ -57,7 +57,7 @@ def test_numbers_stay(
     stream = ClassStream(dataset, replicas, tasks=3, items=300, device=device, dtype=dtype, kernel=kernel)
     network = DenseMemory(stream.neurons, stream.classes, LeakyRectifiedPolynomial(n), kernel=kernel)
     theta = replicas.memories(32, stream.neurons, device=device, dtype=dtype)
-    optimiser = Optimiser(learning_rate=0.1, epochs=60, kernel=kernel)
+    optimiser = Optimiser(learning_rate=0.1, epochs=60)
     ends = [
         stream.evaluate(moment.network, moment.theta)["accuracy"]
         for moment in train(network, stream, method, optimiser, replicas, theta)

@@ -365,7 +365,7 @@ def test_a_step_makes_no_array_of_items_by_memories_by_classes() -> None:
         items = Items(probe, target, weight[..., 0], torch.empty(1, B, dtype=torch.int64))
     with Largest() as largest:
         grad = network.gradient(theta, items)
-        Optimiser().step(theta, grad, torch.zeros_like(theta), 1, network.visible)
+        Optimiser().step(theta, grad, torch.zeros_like(theta), 1, network)
         network.per_item(theta, items, "loss", 2)
     assert B * M <= largest.numbers <= B * N < B * M * C
 

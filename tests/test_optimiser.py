@@ -1,17 +1,26 @@
 from __future__ import annotations
 
+from types import ModuleType
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engramma.kernels import kernel_for
+from engramma.interactions import LeakyRectifiedPolynomial
+from engramma.kernels import kernel_for, reference
+from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser, per_replica, temperature
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def network(visible: int, kernel: ModuleType = reference) -> DenseMemory:
+    """Of eight neurons, so many of them visible."""
+    return DenseMemory(8, 8 - visible, LeakyRectifiedPolynomial(2), kernel=kernel)
 
 
 def transcribed(theta, grads, visible: int, rates, momentum: float, clamp: float | None):
@@ -37,7 +46,7 @@ def test_step(visible: int, clamp: float | None, device, dtype, near) -> None:
     optimiser = Optimiser((0.1, 0.2), decay=0.9, momentum=0.6, clamp=clamp, normalise="velocity")
     at, velocity = theta.to(device, dtype), optimiser.start(theta.to(device, dtype))
     for epoch, grad in enumerate(grads, 1):
-        at, velocity = optimiser.step(at, grad.to(device, dtype), velocity, epoch, visible)
+        at, velocity = optimiser.step(at, grad.to(device, dtype), velocity, epoch, network(visible))
     rates = [[rate * 0.9**epoch for epoch in range(1, 5)] for rate in (0.1, 0.2)]
     expected = transcribed(theta, grads, visible, rates, 0.6, clamp)
     torch.testing.assert_close(at, expected.to(device, dtype), **near)
@@ -51,12 +60,14 @@ def test_gradients_can_be_scaled_before_they_enter_the_velocity(
     order: str, kernel: str, device, dtype, near
 ) -> None:
     theta, grads, visible = 0.3 * random(2, 3, 8), random(4, 2, 3, 8, seed=1), 5
-    rule = {"decay": 0.9, "momentum": 0.6, "clamp": 0.4, "kernel": kernel_for(device, kernel)}
+    rule = {"decay": 0.9, "momentum": 0.6, "clamp": 0.4}
     optimiser = Optimiser(0.1, **rule, normalise=order)
     at, velocity = theta.to(device, dtype), optimiser.start(theta.to(device, dtype))
     expected, v = theta.clone(), torch.zeros_like(theta)
     for epoch, grad in enumerate(grads, 1):
-        at, velocity = optimiser.step(at, grad.to(device, dtype), velocity, epoch, visible)
+        at, velocity = optimiser.step(
+            at, grad.to(device, dtype), velocity, epoch, network(visible, kernel_for(device, kernel))
+        )
         for r, m in [(r, m) for r in range(2) for m in range(3)]:
             v[r, m] = 0.6 * v[r, m] + (0.4 if order == "mean" else 1) * over_largest(grad[r, m], visible)
             expected[r, m] -= 0.1 * 0.9**epoch * v[r, m]
@@ -74,7 +85,7 @@ def test_what_a_step_meant_is_what_it_did_but_for_the_clamp(order: str) -> None:
     optimiser, active = Optimiser((0.1, 0.4), clamp=0.4, normalise=order), torch.tensor([True, False])
     velocity, pressed = optimiser.start(theta), 0
     for epoch, grad in enumerate(grads, 1):
-        where = epoch, 5, active if epoch == 3 else None
+        where = epoch, network(5), active if epoch == 3 else None
         moved, velocity = optimiser.step(theta, grad, velocity, *where)
         there = theta + optimiser.meant(theta, velocity, *where)
         pressed += int((there[..., :5].abs() > 0.4).sum())
@@ -92,7 +103,7 @@ def test_an_unknown_order_is_refused() -> None:
 def test_the_step_forgives_scale(seed: int, scale: float) -> None:
     theta, grad = 0.1 * random(2, 3, 8, seed=seed), random(2, 3, 8, seed=seed + 1)
     plain, scaled = (
-        Optimiser().step(theta, g, torch.zeros_like(theta), 1, 5)[0] for g in (grad, scale * grad)
+        Optimiser().step(theta, g, torch.zeros_like(theta), 1, network(5))[0] for g in (grad, scale * grad)
     )
     torch.testing.assert_close(plain, scaled)
 
@@ -101,7 +112,7 @@ def test_memories_that_nothing_pulls_at_rest() -> None:
     theta, grad = 0.1 * random(1, 3, 8), random(1, 3, 8, seed=1)
     grad[:, 1] = 0
     grad[:, 2, :5] = 0
-    moved, _ = Optimiser().step(theta, grad, torch.zeros_like(theta), 1, 5)
+    moved, _ = Optimiser().step(theta, grad, torch.zeros_like(theta), 1, network(5))
     assert torch.equal(moved[:, 1], theta[:, 1])
     assert torch.equal(moved[:, 2, :5], theta[:, 2, :5])
     assert (moved[:, 0] != theta[:, 0]).any()
@@ -111,7 +122,7 @@ def test_memories_that_nothing_pulls_at_rest() -> None:
 def test_a_gradient_that_is_no_number_is_not_hidden() -> None:
     theta, grad = random(1, 2, 8), random(1, 2, 8, seed=1)
     grad[0, 0, 3] = float("nan")
-    moved, _ = Optimiser().step(theta, grad, torch.zeros_like(theta), 1, 5)
+    moved, _ = Optimiser().step(theta, grad, torch.zeros_like(theta), 1, network(5))
     assert moved[0, 0].isnan().any()
     assert moved[0, 1].isfinite().all()
 
@@ -131,17 +142,17 @@ def test_schedules_are_algorithm_ones() -> None:
 def test_replicas_without_items_rest() -> None:
     theta, grad, velocity = random(2, 3, 8), random(2, 3, 8, seed=1), random(2, 3, 8, seed=2)
     active = torch.tensor([True, False])
-    moved, fresh = Optimiser().step(theta, grad, velocity, 1, 5, active)
+    moved, fresh = Optimiser().step(theta, grad, velocity, 1, network(5), active)
     assert torch.equal(moved[1], theta[1])
     assert torch.equal(fresh[1], velocity[1])
-    both, _ = Optimiser().step(theta, grad, velocity, 1, 5)
+    both, _ = Optimiser().step(theta, grad, velocity, 1, network(5))
     assert torch.equal(moved[0], both[0])
 
 
 def test_nothing_is_changed_in_place() -> None:
     given = [0.1 * random(2, 3, 8, seed=s) for s in range(3)]
     before = [t.clone() for t in given]
-    Optimiser(clamp=0.01).step(given[0], given[1], given[2], 1, 5)
+    Optimiser(clamp=0.01).step(given[0], given[1], given[2], 1, network(5))
     assert all(torch.equal(a, b) for a, b in zip(given, before, strict=True))
 
 

@@ -142,7 +142,7 @@ def test_a_whole_run(kernel: ModuleType, method: Any) -> None:
         stream = ClassStream(digits(), replicas, tasks=2, items=40, kernel=asked)
         network = DenseMemory(stream.neurons, stream.classes, Exponential(1.0), kernel=asked)
         theta = replicas.memories(4, stream.neurons)
-        optimiser = Optimiser(epochs=3, kernel=reference)
+        optimiser = Optimiser(epochs=3)
         *_, end = train(network, stream, method, optimiser, replicas, theta, 20)
         ends.append(end.theta)
     torch.testing.assert_close(ends[0], ends[1], rtol=1e-9, atol=1e-11)

@@ -190,7 +190,7 @@ def test_the_path_is_the_drop_of_the_loss_at_first_order(stream, make_network, r
         for epoch in range(1, steps + 1):
             now = Now(network, stream[0], epoch, 0, REPLICAS)
             grad = network.gradient(at, items)
-            moved, velocity = optimiser.step(at, grad, velocity, epoch, network.visible)
+            moved, velocity = optimiser.step(at, grad, velocity, epoch, network)
             state = method.observe(state, now, grad, grad, moved - at)
             at = moved
         assert state.path is not None

@@ -12,7 +12,15 @@ import pytest
 
 from engramma import studies
 from engramma.experiment import Experiment, read
-from engramma.search.spaces import Search, default_range, even, grid_search, rows_of, strength_search
+from engramma.search.spaces import (
+    How,
+    Search,
+    default_range,
+    even,
+    grid_search,
+    rows_of,
+    strength_search,
+)
 
 SEEDS = (1000, 1001)
 
@@ -163,10 +171,10 @@ def test_an_even_search_reaches_both_ends_and_halves_every_decade_alike() -> Non
 
 
 def test_the_rows_of_a_study_are_searched_with_the_settings_of_its_runs() -> None:
-    study = studies.load("beyond")
-    runs = study.runs("paper", [100])
-    found = rows_of(study, runs, "paper", (100, 101), 7)
+    study, how = studies.load("beyond"), How((100, 101), 7, scale="paper")
+    found = rows_of("beyond", None, None, {}, how)
     assert {s.base.method for s in found} == set(study.searches)
+    runs = study.runs("paper", [100])
     for search in found:
         own = {e.name for row, e in runs if row == search.base.method and e.vertex == search.base.vertex}
         assert len(own) == 1
@@ -174,4 +182,6 @@ def test_the_rows_of_a_study_are_searched_with_the_settings_of_its_runs() -> Non
         assert run.name in own
         assert len(search.experiments({"strength": 1.0})) == 2
     with pytest.raises(ValueError, match="beyond does not for vanilla"):
-        rows_of(study, study.runs("paper", [0], rows=["vanilla"]), "paper", (100,))
+        rows_of("beyond", ["vanilla"], None, {}, how)
+    (one,) = rows_of("beyond", ["ewc"], [2.0], {"items": 50}, replace(how, span=(1.0, 10.0), trials=None))
+    assert (one.low, one.high, one.base.items, one.even, one.trials) == (1.0, 10.0, 50, True, 13)

@@ -29,7 +29,7 @@ def test_vanilla_on_permuted_mnist(mnist_there: Dataset, device: torch.device, d
     theta = replicas.memories(512, stream.neurons, device=device, dtype=dtype)
     ends = [
         stream.evaluate(moment.network, moment.theta)["accuracy"]
-        for moment in train(network, stream, Vanilla(), Optimiser(kernel=kernel), replicas, theta)
+        for moment in train(network, stream, Vanilla(), Optimiser(), replicas, theta)
         if moment.ends_task
     ]
     scores = torch.stack(ends, 1)

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial, Polynomial
+from engramma.kernels.reference import Descent
 from engramma.network import DenseMemory, Items
 
 
@@ -81,7 +82,7 @@ def test_programs_compile_for_a_gpu(
         net = DenseMemory(32, 10, f, autoassociative=auto, kernel=kernel)
         net.gradient(theta, batch)
         net.scores(theta, batch.probe)
-        kernel.step(theta, theta, theta, 0.1, 0.6, 22, 1.0, "gradient" if auto else "velocity")
+        kernel.step(theta, theta, theta, Descent(0.1, 0.6, 22, 1.0, "gradient" if auto else "velocity"))
     for name, programs in made.items():
         assert programs, name
         assert all(program.asm["cubin"] for program in programs), name

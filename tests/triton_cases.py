@@ -12,6 +12,7 @@ from torch import Tensor
 
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial, Polynomial, RectifiedPolynomial
 from engramma.kernels import reference
+from engramma.kernels.reference import Descent
 from engramma.kernels.triton import gpu as triton_gpu
 from engramma.kernels.triton import mixed as triton_mixed
 from engramma.losses import SQUARED
@@ -59,7 +60,7 @@ def check(
     grad, velocity = found[reference][0], torch.randn(theta.shape, dtype=torch.float64, generator=g)
     grad[0, 0] = velocity[0, 0] = 0  # a memory that nothing pulls at
     for order in ORDERS[1:]:  # a mean is a sum at a smaller rate
-        given = theta, grad, velocity, 0.1, 0.6, neurons - classes, 0.5, order
+        given = theta, grad, velocity, Descent(0.1, 0.6, neurons - classes, 0.5, order)
         for got, want in zip(triton_gpu.step(*given), reference.step(*given), strict=True):
             torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
 

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from engramma.interactions import Interaction
 from engramma.kernels import one_that_knows, reference
+from engramma.kernels.reference import Aim
 from engramma.losses import SQUARED, Loss
 
 
@@ -123,8 +124,8 @@ class DenseMemory:
         """(R,M,N): the gradient of each replica's own loss, in closed form."""
         share = _share(items.weight, items.target.shape[-1])
         scored, u = self._scored(theta, items.probe)
-        aim = items.probe, items.target, share
-        return self.arithmetic.gradient(theta, *aim, self.scale, scored, self.loss_of, self.interaction, u)
+        aim = Aim(items.target, share, self.loss_of, self.interaction, u)
+        return self.arithmetic.gradient(theta, items.probe, self.scale, scored, aim)
 
     def per_item(self, theta: Tensor, items: Items, pull: str, power: int) -> Tensor:
         """(R,M,N): mean over items of |gradient of one item|^power, without a loop over items.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from types import ModuleType
 
 import torch
 from torch import Tensor
 
-from engramma.kernels import reference
+from engramma.kernels.reference import Descent, moves
+from engramma.network import DenseMemory
 
 ORDERS = ("mean", "velocity", "gradient")
 
@@ -29,7 +29,6 @@ class Optimiser:
     # "gradient": before it enters the velocity, which then adds up to 1 / (1 - momentum) of it. "mean": the
     # same, and the velocity is a running mean of the scaled gradients, no longer than one.
     normalise: str = "mean"
-    kernel: ModuleType = reference
 
     def __post_init__(self) -> None:
         check_order(self.normalise)
@@ -54,13 +53,12 @@ class Optimiser:
         grad: Tensor,
         velocity: Tensor,
         epoch: int,
-        visible: int,
+        network: DenseMemory,
         active: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """One step of every replica; those not `active` (R,) have no more items this epoch and rest."""
-        rate, order = as_sum(self.rate(epoch, theta), self.normalise, self.momentum)
-        rule = self.momentum, visible, self.clamp, order
-        moved, fresh = self.kernel.step(theta, grad, velocity, rate, *rule)
+        """One step of every replica, computed by the network's kernel; those not `active` (R,) have no more
+        items this epoch and rest."""
+        moved, fresh = network.kernel.step(theta, grad, velocity, self._rule(theta, epoch, network))
         if active is None:
             return moved, fresh
         keep = active[:, None, None]
@@ -71,13 +69,16 @@ class Optimiser:
         theta: Tensor,
         velocity: Tensor,
         epoch: int,
-        visible: int,
+        network: DenseMemory,
         active: Tensor | None = None,
     ) -> Tensor:
         """What the step that left `velocity` would have added to the memories without the clamp."""
-        rate, order = as_sum(self.rate(epoch, theta), self.normalise, self.momentum)
-        move = -rate * (velocity if order == "gradient" else reference.scaled(velocity, visible))
+        move = moves(velocity, self._rule(theta, epoch, network))
         return move if active is None else torch.where(active[:, None, None], move, 0.0)
+
+    def _rule(self, theta: Tensor, epoch: int, network: DenseMemory) -> Descent:
+        rate = self.rate(epoch, theta)
+        return as_sum(Descent(rate, self.momentum, network.visible, self.clamp, self.normalise))
 
 
 def temperature(
@@ -105,9 +106,11 @@ def check_order(normalise: str) -> None:
         raise ValueError(f"normalise must be one of {', '.join(ORDERS)}, not {normalise!r}")
 
 
-def as_sum(rate: Tensor | float, normalise: str, momentum: float) -> tuple[Tensor | float, str]:
-    """Rate and order for a kernel, whose velocity is a sum v = p v + g: m = p m + (1 - p) g is (1 - p) v."""
-    return ((1 - momentum) * rate, "gradient") if normalise == "mean" else (rate, normalise)
+def as_sum(rule: Descent) -> Descent:
+    """A rule as kernels know it, whose velocity is a sum v = p v + g: m = p m + (1 - p) g is (1 - p) v."""
+    if rule.normalise != "mean":
+        return rule
+    return rule._replace(rate=(1 - rule.momentum) * rule.rate, normalise="gradient")
 
 
 def per_replica(value: float | tuple[float, ...] | Tensor, theta: Tensor) -> Tensor | float:

@@ -88,7 +88,7 @@ def train(
                 now = now._replace(step=number)
                 grad = now.network.gradient(theta, batch)
                 step = method.steer(state, now, theta, grad)
-                where = epoch, network.visible, active
+                where = epoch, network, active
                 moved, velocity = optimiser.step(theta, step, velocity, *where)
                 if seen := method.watches:
                     move = optimiser.meant(theta, velocity, *where) if seen == "meant" else moved - theta

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -126,7 +125,6 @@ def tune(
     may work on one search, over one store and one storage. --study beyond
     searches the rows of a study.
     """
-    from engramma import studies
     from engramma.runs import study
     from engramma.runs.cluster import run as cluster_run
     from engramma.runs.options import Options
@@ -147,27 +145,22 @@ def tune(
         raise ValueError("trials and range must be left out of a grid: --rates and --temperatures make it")
     options = Options(device, kernel, data_dir)
     searched = _seeds(seeds)
-    ends = _numbers(range_, "range")
+    how = spaces.How(searched, trials, _numbers(range_, "range"), scale, batch, prune, even)
     made: list[Search] = []
     if of:
         if names or grid:
             raise ValueError("method and grid must be left out with a study: its rows are searched")
-        which, scale = studies.load(of), scale or "demo"
-        some = [row.strip() for row in rows.split(",")] if rows else None
-        runs = which.runs(scale, [searched[0]], numbers(vertices, "vertices"), some)
-        made = spaces.rows_of(which, studies.changed(runs, told), scale, searched, trials, ends)
+        some_rows = [row.strip() for row in rows.split(",")] if rows else None
+        made = spaces.rows_of(of, some_rows, numbers(vertices, "vertices"), told, how)
     elif rows:
         raise ValueError("rows must be left out without a study, whose rows they are")
     for name in [] if of else names or ["vanilla"]:
         for vertex in numbers(vertices, "vertices"):
-            about = (name, vertex, told, scale, searched)
+            about = (name, vertex, told, how)
             if grid:
                 made.append(spaces.grid_of(*about, _numbers(rates, "rates"), _temperatures(temperatures)))
             else:
-                made.append(spaces.strength_of(*about, trials or (spaces.EVEN if even else None), ends))
-    if even and not of:
-        made = [spaces.even(search) for search in made]
-    made = [replace(search, batch=batch, prune=prune) for search in made]
+                made.append(spaces.strength_of(*about))
     records = Store(store)
     interrupt.keeps(
         lambda: (

@@ -9,15 +9,17 @@ M memories, N neurons, K scored neurons.
     product_back(dh (R,B,M), probe (S,B,N), N)     -> (R,M,N)  its transpose: sum_b dh x
     scores(h, a, f, u)                             -> (R,B,K)  sum_m f(h + 2 u a) - f(h), times u
     slopes(h, a, g, f, u)                          -> dh (R,B,M), da (R,M,K): g pulled back through scores
-    pull(h, a, target (S,B,K), share (S,B), loss, f, u) -> dh, da of sum share loss(scores, target)
+    pull(h, a, aim)                                -> dh, da of sum share loss(scores, target)
     moments(h, a, g, f, u, x, power)               -> |dh|^power (R,B,M), sum_b |dh x + da_b|^power (R,M,K)
-    step(theta, grad, velocity, rate, momentum, visible, clamp, normalise) -> theta, velocity
-    gradient(theta, probe, target, share, scale, scored, loss, f, u) -> (R,M,N)  product, pull, product_back
+    step(theta, grad, velocity, rule)              -> theta, velocity
+    gradient(theta, probe, scale, scored, aim)     -> (R,M,N)  product, pull, product_back
     prepare(probe (S,B,N), dtype)                  -> items as the kernel likes to read them
     knows(f, loss)                                 -> whether it computes these
 
 with h = (beta/N) probe . memory, a (R,M,K) = (beta/N) the memories' weights of the scored neurons,
-u (S,B,K) = minus the scored neurons' present values, or None where all of them stand at -1.
+u (S,B,K) = minus the scored neurons' present values, or None where all of them stand at -1. What scores
+should become is an `Aim`: target (S,B,K), share (S,B), loss, f and u. A step's rule is a `Descent`. Every
+kernel reads items that any other has prepared.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ Signatures and axes are in `engramma.kernels`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +16,26 @@ from engramma.interactions import Interaction
 from engramma.losses import Loss
 
 name = "reference"
+
+
+class Aim(NamedTuple):
+    """What the scores of items should become: of each, and by which functions, a gradient is taken."""
+
+    target: Tensor  # (S,B,K)
+    share: Tensor  # (S,B) how much an item's error in one scored neuron counts
+    loss: Loss
+    f: Interaction
+    u: Tensor | None = None  # (S,B,K)
+
+
+class Descent(NamedTuple):
+    """By which rule memories step down a gradient."""
+
+    rate: Tensor | float  # (R,1,1), or one for all
+    momentum: float
+    visible: int  # neurons, the first
+    clamp: float | None = None  # of their weights
+    normalise: str = "velocity"  # what is divided by its largest entry: this, or "gradient"
 
 
 def prepare(probe: Tensor, dtype: torch.dtype) -> Tensor:
@@ -82,32 +103,20 @@ def slopes(h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None = N
     return dh, da
 
 
-def pull(
-    h: Tensor, a: Tensor, target: Tensor, share: Tensor, loss: Loss, f: Interaction, u: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    times = h.shape[0] // target.shape[0]
-    target, share = target.repeat_interleave(times, 0), share.repeat_interleave(times, 0)
-    g = loss.slope(scores(h, a, f, u), target) * share[..., None]
-    return slopes(h, a, g, f, u)
+def pull(h: Tensor, a: Tensor, aim: Aim) -> tuple[Tensor, Tensor]:
+    times = h.shape[0] // aim.target.shape[0]
+    target, share = aim.target.repeat_interleave(times, 0), aim.share.repeat_interleave(times, 0)
+    g = aim.loss.slope(scores(h, a, aim.f, aim.u), target) * share[..., None]
+    return slopes(h, a, g, aim.f, aim.u)
 
 
 def in_turn(product: Callable, pull: Callable, product_back: Callable) -> Callable[..., Tensor]:
     """`gradient` of a kernel that has no better way than one after the other."""
 
-    def gradient(
-        theta: Tensor,
-        probe: Tensor,
-        target: Tensor,
-        share: Tensor,
-        scale: float | Tensor,
-        scored: slice,
-        loss: Loss,
-        f: Interaction,
-        u: Tensor | None = None,
-    ) -> Tensor:
+    def gradient(theta: Tensor, probe: Tensor, scale: float | Tensor, scored: slice, aim: Aim) -> Tensor:
         scaled = scale * theta
         h, a = product(probe, scaled), scaled[..., scored].contiguous()
-        dh, da = pull(h, a, target, share, loss, f, u)
+        dh, da = pull(h, a, aim)
         grad = product_back(dh, probe, theta.shape[-1])
         grad[..., scored] += da
         return grad.mul_(scale)
@@ -142,27 +151,23 @@ def moments(
     return (dh * dh if power == 2 else dh.abs()), out
 
 
-def step(
-    theta: Tensor,
-    grad: Tensor,
-    velocity: Tensor,
-    rate: Tensor | float,
-    momentum: float,
-    visible: int,
-    clamp: float | None,
-    normalise: str = "velocity",
-) -> tuple[Tensor, Tensor]:
+def step(theta: Tensor, grad: Tensor, velocity: Tensor, rule: Descent) -> tuple[Tensor, Tensor]:
     """v = p v + grad; every memory moves by its own v over the largest entry of it, the part of the
     visible neurons and that of the class neurons each by their own largest; visible weights are clamped.
 
-    `normalise` says what is divided so: "velocity", or "gradient", before it enters v."""
-    if normalise == "gradient":
-        grad = scaled(grad, visible)
-    velocity = momentum * velocity + grad
-    moved = theta - rate * (velocity if normalise == "gradient" else scaled(velocity, visible))
-    if clamp is not None:
-        moved[..., :visible].clamp_(-clamp, clamp)
+    Where the rule says "gradient", grad is divided so before it enters v, and v is not."""
+    if rule.normalise == "gradient":
+        grad = scaled(grad, rule.visible)
+    velocity = rule.momentum * velocity + grad
+    moved = theta + moves(velocity, rule)
+    if rule.clamp is not None:
+        moved[..., : rule.visible].clamp_(-rule.clamp, rule.clamp)
     return moved, velocity
+
+
+def moves(velocity: Tensor, rule: Descent) -> Tensor:
+    """What a step that leaves this velocity adds to the memories, the clamp left aside."""
+    return -rule.rate * (velocity if rule.normalise == "gradient" else scaled(velocity, rule.visible))
 
 
 def scaled(v: Tensor, visible: int) -> Tensor:

@@ -108,7 +108,7 @@ class AssociativeMemory:
         temperature = {"initial_temperature": self.temperature, "final_temperature": self.temperature}
         # Its rate was chosen with velocities that are scaled.
         rule = {**temperature, "normalise": "velocity", **settings}
-        optimiser = Optimiser(learning_rate=learning_rate, epochs=epochs, kernel=self.kernel, **rule)
+        optimiser = Optimiser(learning_rate=learning_rate, epochs=epochs, **rule)
         theta = self.memories[None]
         for moment in train(self._network(states.shape[1]), stream, Vanilla(), optimiser, replicas, theta):
             theta = moment.theta

@@ -157,7 +157,6 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
             final_temperature=self._temperature(),
             epochs=self.epochs,
             normalise="velocity",  # its rates were chosen with it
-            kernel=network.kernel,
         )
         stream = cast(Stream, _OneMore(self.tasks_, task))
         resume = (self.tasks_, self._state)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from engramma.checks import interaction_class
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial
 from engramma.kernels import kernel_for
+from engramma.kernels.reference import Descent
 from engramma.network import DenseMemory
 from engramma.optimiser import as_sum, check_order
 from engramma.optimiser import temperature as suitable
@@ -229,9 +230,7 @@ class NormalisedMomentum(torch.optim.Optimizer):
         velocity = self.state[p]["velocity"].reshape(rows)
         columns = theta.shape[-1]
         visible = columns if group["visible"] is None else min(group["visible"], columns)
-        rate, order = as_sum(group["lr"], group["normalise"], group["momentum"])
-        moved, velocity = kernel_for(p.device).step(
-            theta, grad, velocity, rate, group["momentum"], visible, group["clamp"], order
-        )
+        rule = Descent(group["lr"], group["momentum"], visible, group["clamp"], group["normalise"])
+        moved, velocity = kernel_for(p.device).step(theta, grad, velocity, as_sum(rule))
         p.copy_(moved.reshape(p.shape))
         self.state[p]["velocity"] = velocity.reshape(p.shape)

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from engramma.interactions import LeakyRectifiedPolynomial
 from engramma.kernels import kernel_for
+from engramma.kernels.reference import Aim
 from engramma.network import DenseMemory, Items
 from engramma.optimiser import Optimiser
 
@@ -96,17 +97,18 @@ def contestants(batch: Items, theta: Tensor, n: float, kernel: ModuleType) -> Co
     """A step of theta (R,M,N) on one row of items, and its two matrix products alone: by either BLAS on the
     CPU, writing to memory that is already there; as the kernel does them on a GPU."""
     net = DenseMemory(theta.shape[2], CLASSES, LeakyRectifiedPolynomial(n), beta=1 / 0.95, kernel=kernel)
-    rule = Optimiser(kernel=kernel)
+    rule = Optimiser()
     velocity = rule.start(theta)
 
     def step() -> None:
-        rule.step(theta, net.gradient(theta, batch), velocity, 1, net.visible)
+        rule.step(theta, net.gradient(theta, batch), velocity, 1, net)
         if theta.is_cuda:
             torch.cuda.synchronize()
 
     if theta.is_cuda:
         h, a = kernel.product(batch.probe, net.scale * theta), net.scale * theta[..., net.visible :]
-        dh, _ = kernel.pull(h, a.contiguous(), batch.target, batch.weight, net.loss_of, net.interaction)
+        aim = Aim(batch.target, batch.weight, net.loss_of, net.interaction)
+        dh, _ = kernel.pull(h, a.contiguous(), aim)
 
         def products() -> None:
             kernel.product(batch.probe, theta)

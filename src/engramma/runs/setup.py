@@ -69,7 +69,6 @@ def build(
         first.epochs,
         first.clamp,
         first.normalise,
-        arithmetic,
     )
     return Built(
         network,

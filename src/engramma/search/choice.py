@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -110,31 +110,33 @@ def tune(
     vertices: float | Sequence[float] = 2.0,
     trials: int | None = None,
     seeds: int | Sequence[int] = 2,
-    span: tuple[float, float] | None = None,
-    scale: str | None = None,
     store: str | Path | Store = "runs",
-    device: str = "auto",
-    kernel: str = "auto",
-    data_dir: str | Path | None = None,
-    prune: bool = False,
-    **settings: Any,
+    **told: Any,
 ) -> list[Choice]:
     """Search for a method's strength at each vertex, as `engramma tune` does, and say what was chosen.
 
-    `Experiment(**chosen.parts())` is a run with it. `settings` are those of the runs; where they say nothing,
-    sizes are those of the paper's searches at `scale`. `seeds` are how many, counted from 1000, or which.
-    A search that was stopped goes on in its `store`, where its trials are kept in tune.db.
+    `Experiment(**chosen.parts())` is a run with it. `seeds` are how many, counted from 1000, or which. A
+    search that was stopped goes on in its `store`, where its trials are kept in tune.db. By name can also be
+    told how the search goes (span, scale, batch, prune: `How`), how it is carried out (device, kernel,
+    data_dir: `Options`), and any setting of the runs. Where these say nothing, their sizes are those of the
+    paper's searches at `scale`.
     """
     from engramma.runs.options import Options
-    from engramma.search import spaces
+    from engramma.search.spaces import FIRST_SEED, How, strength_of
     from engramma.search.tune import tune as searched
 
-    chosen = tuple(range(spaces.FIRST_SEED, spaces.FIRST_SEED + seeds)) if isinstance(seeds, int) else seeds
+    chosen = range(FIRST_SEED, FIRST_SEED + seeds) if isinstance(seeds, int) else seeds
+    how = How(tuple(chosen), trials, **_taken(told, How))
+    options = Options(**{"device": "auto", **_taken(told, Options)})
     many = vertices if isinstance(vertices, Sequence) else [vertices]
-    about = (settings, scale, tuple(chosen), trials, span)
-    searches = [replace(spaces.strength_of(method, float(v), *about), prune=prune) for v in many]
+    searches = [strength_of(method, float(vertex), told, how) for vertex in many]
     place = store if isinstance(store, Store) else Store(store)
-    return [choice(each) for each in searched(searches, place, Options(device, kernel, data_dir))]
+    return [choice(each) for each in searched(searches, place, options)]
+
+
+def _taken(told: dict[str, Any], kind: type) -> dict[str, Any]:
+    """What is told of the fields of a dataclass, taken out of the rest."""
+    return {field.name: told.pop(field.name) for field in fields(kind) if field.name in told}
 
 
 def write(choices: Iterable[Choice], path: Path) -> Path:

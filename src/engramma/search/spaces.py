@@ -28,6 +28,19 @@ Kind = Literal["lambda", "proportion", "grid"]
 
 
 @dataclass(frozen=True)
+class How:
+    """How searches go, of whatever method and vertex."""
+
+    seeds: tuple[int, ...]
+    trials: int | None = None  # None: 100, or 11 proportions
+    span: Sequence[float] | None = None  # of strengths, the smaller first; None: what suits the method
+    scale: str | None = None  # of the paper's searches, whose settings hold where nothing is told
+    batch: int = 10
+    prune: bool = False
+    even: bool = False  # strengths evenly over the range, all at once, without a sampler
+
+
+@dataclass(frozen=True)
 class Search:
     """One search: a method at a vertex."""
 
@@ -121,42 +134,37 @@ def _base(
     ), scale  # type: ignore[index]
 
 
-def strength_of(
-    method: str,
-    vertex: float,
-    told: Mapping[str, Any],
-    scale: str | None,
-    seeds: tuple[int, ...],
-    trials: int | None = None,
-    span: Sequence[float] | None = None,
-) -> Search:
+def strength_of(method: str, vertex: float, told: Mapping[str, Any], how: How) -> Search:
     """A search for a method's strength, with the sizes of the paper's where nothing else is told."""
     if strength_kind(method) == "lambda":
         told = {**told, "strength": 1.0}  # of no account: the search is for it
     known = method if study_of(method) else "ewc"  # one of one's own: the sizes of the paper's searches
-    base, scale = _base(known, method, vertex, told, scale)
-    return strength_search(base, scale, seeds, trials, pair(span))
+    base, scale = _base(known, method, vertex, told, how.scale)
+    return _told(base, scale, how, pair(how.span))
 
 
 def rows_of(
-    study: studies.Study,
-    runs: Sequence[studies.Run],
-    scale: str,
-    seeds: tuple[int, ...],
-    trials: int | None = None,
-    span: Sequence[float] | None = None,
+    name: str, rows: list[str] | None, vertices: list[float] | None, told: Mapping[str, Any], how: How
 ) -> list[Search]:
-    """An even search for the strength of every row of a study that has one to be searched, with the settings
-    of its `runs`. Between which strengths, says the `span` or else the study."""
+    """An even search for the strength of every row of a study that has one to be searched, or of the `rows`
+    named, with the settings of its runs but for what was told. Between which strengths, says the study."""
+    study, scale = studies.load(name), how.scale or "demo"
+    runs = studies.changed(study.runs(scale, [how.seeds[0]], vertices, rows), told)
     found: dict[tuple[str, float], Search] = {}
     for row, base in runs:
-        ends = pair(span) or study.searched(row, base.vertex, scale)
+        ends = pair(how.span) or study.searched(row, base.vertex, scale)
         if ends and (row, base.vertex) not in found:
-            found[row, base.vertex] = even(strength_search(base, scale, seeds, trials or EVEN, ends))
+            found[row, base.vertex] = _told(base, scale, replace(how, even=True), ends)
     if not found:
         named = ", ".join(dict.fromkeys(run.row for run in runs))
         raise ValueError(f"study must say where strengths are searched; {study.name} does not for {named}")
     return list(found.values())
+
+
+def _told(base: Experiment, scale: str, how: How, ends: tuple[float, float] | None) -> Search:
+    trials = how.trials or (EVEN if how.even else None)
+    made = replace(strength_search(base, scale, how.seeds, trials, ends), batch=how.batch, prune=how.prune)
+    return even(made) if how.even else made
 
 
 def even(search: Search) -> Search:
@@ -178,18 +186,17 @@ def grid_of(
     method: str,
     vertex: float,
     told: Mapping[str, Any],
-    scale: str | None,
-    seeds: tuple[int, ...],
+    how: How,
     rates: Sequence[float] | None = None,
     temperatures: Sequence[float | str] | None = None,
 ) -> Search:
     """A search of learning rate and temperature, likewise."""
-    base, scale = _base("general-smallest", method, vertex, told, scale)
+    base, scale = _base("general-smallest", method, vertex, told, how.scale)
     of = studies.load("general-smallest")
     default = {**of.rows[0].grid, **of.scales[scale].grid}  # type: ignore[index]
-    return grid_search(
-        base, seeds, list(rates or default["learning_rate"]), list(temperatures or default["temperature"])
-    )
+    rates, temperatures = rates or default["learning_rate"], temperatures or default["temperature"]
+    made = grid_search(base, how.seeds, list(rates), list(temperatures))
+    return replace(made, batch=how.batch, prune=how.prune)
 
 
 def strength_kind(method: str) -> Kind:

@@ -192,7 +192,7 @@ class Study(BaseModel):
 
     def searched(self, row: str, vertex: float, scale: str) -> Ends | None:
         """The strengths between which that of a row is searched, where the study says them."""
-        found = {**self.searches, **self.scales[scale].searches}.get(row)
+        found = {**self.searches, **self.scales[scale].searches}.get(row)  # type: ignore[index]
         return found.get(f"{vertex:g}") if isinstance(found, dict) else found
 
 

@@ -25,7 +25,7 @@ from engramma.kernels.compiled import leak_of, written_out
 from engramma.kernels.numba import loops
 from engramma.kernels.numba import signs as bits
 from engramma.kernels.numba.threads import cut, each, sum_blocks, sum_parts
-from engramma.losses import Loss
+from engramma.kernels.reference import Aim, Descent
 
 name = "numba"
 knows, prepare = written_out, reference.prepare
@@ -39,17 +39,7 @@ _ = np.empty(31 << 20, np.uint8)
 del _
 
 
-def gradient(
-    theta: Tensor,
-    probe: Tensor,
-    target: Tensor,
-    share: Tensor,
-    scale: float | Tensor,
-    scored: slice,
-    loss: Loss,
-    f: Interaction,
-    u: Tensor | None = None,
-) -> Tensor:
+def gradient(theta: Tensor, probe: Tensor, scale: float | Tensor, scored: slice, aim: Aim) -> Tensor:
     """`product`, `pull` and `product_back` in one go, a block of items at a time.
 
     One thread makes a block's similarities, turns them into dh where they stand and uses them up, all
@@ -59,27 +49,18 @@ def gradient(
     scales = np.broadcast_to(np.asarray(scale, z.dtype).reshape(-1), len(z))
     # The scale goes onto the memories, which are few, and not onto the similarities, which are many.
     z = np.multiply(z, scales[:, None, None])
-    return pulled_back(z, scales, probe, target, share, scored, loss, f, u)
+    return pulled_back(z, scales, probe, scored, aim)
 
 
 def pulled_back(
-    z: Any,
-    scales: Any,
-    probe: Tensor,
-    target: Tensor,
-    share: Tensor,
-    scored: slice,
-    loss: Loss,
-    f: Interaction,
-    u: Tensor | None,
-    drop: float | None = None,
+    z: Any, scales: Any, probe: Tensor, scored: slice, aim: Aim, drop: float | None = None
 ) -> Tensor:
     """`gradient` by memories z (R,M,N) that are scaled already, times `scales` (R,) and in their precision;
     of lifted scores `drop` is what brings them down again."""
     kind = torch.float32 if z.dtype == np.float32 else torch.float64
     x, signs = _read(probe, z.shape[2], kind, z.shape[1])
     a = np.ascontiguousarray(z[..., scored].swapaxes(1, 2))
-    turn = _turn(len(z), target, share, loss, f, u, kind, drop)
+    turn = _turn(len(z), aim, kind, drop)
     blocks, times = cut(probe.shape[1]), len(z) // len(probe)
     largest = max(block.stop - block.start for block in blocks)
     spare = [np.empty((largest, z.shape[1]), z.dtype) for _ in range(torch.get_num_threads())]
@@ -121,7 +102,7 @@ def product_back(dh: Tensor, probe: Tensor, neurons: int) -> Tensor:
 
 def scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None = None) -> Tensor:
     s, z, signs = _array(h), _array(a.mT), _signs(h, a, u)
-    n, leak, *_ = _rule(f, h.dtype)
+    n, leak, *_ = _types(f, h.dtype)
     out, times = np.empty((*s.shape[:2], z.shape[1]), s.dtype), len(s) // len(signs)
 
     def work(r: int, block: slice) -> None:
@@ -133,7 +114,7 @@ def scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None = None) -> Ten
 
 def slopes(h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None = None) -> tuple[Tensor, Tensor]:
     z, signs, pulls = _array(a.mT), _signs(h, a, u), _array(g)
-    n, _, less, low, factor = _rule(f, h.dtype)
+    n, _, less, low, factor = _types(f, h.dtype)
     times = len(h) // len(signs)
 
     def work(r: int, block: slice, h_r: Any, dh: Any, da: Any) -> None:
@@ -143,10 +124,8 @@ def slopes(h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None = N
     return dh, 2 * da
 
 
-def pull(
-    h: Tensor, a: Tensor, target: Tensor, share: Tensor, loss: Loss, f: Interaction, u: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    z, turn = _array(a.mT), _turn(len(h), target, share, loss, f, u, h.dtype)
+def pull(h: Tensor, a: Tensor, aim: Aim) -> tuple[Tensor, Tensor]:
+    z, turn = _array(a.mT), _turn(len(h), aim, h.dtype)
 
     def work(r: int, block: slice, h_r: Any, dh: Any, da: Any) -> None:
         turn(r, block, h_r, z[r], dh, da)
@@ -159,7 +138,7 @@ def moments(
     h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None, x: Tensor, power: int
 ) -> tuple[Tensor, Tensor]:
     z, signs, pulls, own = _array(a.mT), _signs(h, a, u), _array(g), _array(x, h.dtype)
-    n, _, less, low, factor = _rule(f, h.dtype)
+    n, _, less, low, factor = _types(f, h.dtype)
     times, fold = len(h) // len(own), len(h) // len(signs)
 
     def work(r: int, block: slice, h_r: Any, dh: Any, out: Any) -> None:
@@ -169,27 +148,18 @@ def moments(
     return sum_blocks(work, _array(h), z)
 
 
-def step(
-    theta: Tensor,
-    grad: Tensor,
-    velocity: Tensor,
-    rate: Tensor | float,
-    momentum: float,
-    visible: int,
-    clamp: float | None,
-    normalise: str = "velocity",
-) -> tuple[Tensor, Tensor]:
+def step(theta: Tensor, grad: Tensor, velocity: Tensor, rule: Descent) -> tuple[Tensor, Tensor]:
     z, g, v = _array(theta), _array(grad), _array(velocity)
     moved, fresh = np.empty_like(z), np.empty_like(z)
     kind = z.dtype.type
-    rates = np.broadcast_to(np.asarray(rate, z.dtype).reshape(-1), len(z))
-    limit = None if clamp is None else kind(clamp)
-    first = normalise == "gradient"
+    rates = np.broadcast_to(np.asarray(rule.rate, z.dtype).reshape(-1), len(z))
+    limit = None if rule.clamp is None else kind(rule.clamp)
+    momentum, first = kind(rule.momentum), rule.normalise == "gradient"
 
     def work(r: int, block: slice) -> None:
         old = z[r, block], g[r, block], v[r, block]
         new = moved[r, block], fresh[r, block]
-        loops.step(*old, rates[r], kind(momentum), visible, limit, first, *new)
+        loops.step(*old, rates[r], momentum, rule.visible, limit, first, *new)
 
     each(work, len(z), cut(z.shape[1]))
     return torch.from_numpy(moved), torch.from_numpy(fresh)
@@ -248,20 +218,11 @@ def _back(x: Any, signs: Signs | None, row: int, block: slice, d: Any, out: Any)
         bits.signed_sums(signs.turned(row, block), d, out.T)
 
 
-def _turn(
-    replicas: int,
-    target: Tensor,
-    share: Tensor,
-    loss: Loss,
-    f: Interaction,
-    u: Tensor | None,
-    dtype: torch.dtype,
-    drop: float | None = None,
-) -> Callable[..., None]:
+def _turn(replicas: int, aim: Aim, dtype: torch.dtype, drop: float | None = None) -> Callable[..., None]:
     """`pull` of one replica's block of items: writes dh, which may be h itself, and adds half of da."""
-    goal, weight = _array(target, dtype), _array(share, dtype)
-    signs = np.ones((1, *goal.shape[1:]), goal.dtype) if u is None else _array(u, dtype)
-    n, leak, less, low, factor = _rule(f, dtype)
+    goal, weight = _array(aim.target, dtype), _array(aim.share, dtype)
+    signs = np.ones((1, *goal.shape[1:]), goal.dtype) if aim.u is None else _array(aim.u, dtype)
+    n, leak, less, low, factor = _types(aim.f, dtype)
     times, fold = replicas // len(goal), replicas // len(signs)
 
     def turn(r: int, block: slice, h: Any, a: Any, dh: Any, da: Any) -> None:
@@ -282,7 +243,7 @@ def _signs(h: Tensor, a: Tensor, u: Tensor | None) -> Any:
     return torch.ones(1, h.shape[1], a.shape[2], dtype=h.dtype).numpy() if u is None else _array(u)
 
 
-def _rule(f: Interaction, dtype: torch.dtype) -> tuple[Any, ...]:
+def _types(f: Interaction, dtype: torch.dtype) -> tuple[Any, ...]:
     """n, the leak, n - 1, leak / n and n as a factor, in the types that choose the loops' machine code."""
     kind = np.float32 if dtype == torch.float32 else np.float64
     leak, low = leak_of(f), None

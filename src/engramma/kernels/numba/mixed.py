@@ -16,7 +16,7 @@ from torch import Tensor
 from engramma.interactions import Interaction, LeakyRectifiedPolynomial
 from engramma.kernels.compiled import lift_of
 from engramma.kernels.numba import cpu as numba_cpu
-from engramma.losses import Loss
+from engramma.kernels.reference import Aim
 
 name = "numba-mixed"
 knows, product_back, step = numba_cpu.knows, numba_cpu.product_back, numba_cpu.step
@@ -40,33 +40,21 @@ def scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None = None) -> Ten
     return o.double() * up**-f.n
 
 
-def gradient(
-    theta: Tensor,
-    probe: Tensor,
-    target: Tensor,
-    share: Tensor,
-    scale: float | Tensor,
-    scored: slice,
-    loss: Loss,
-    f: Interaction,
-    u: Tensor | None = None,
-) -> Tensor:
+def gradient(theta: Tensor, probe: Tensor, scale: float | Tensor, scored: slice, aim: Aim) -> Tensor:
     """float64 (R,M,N)."""
-    lift = lift_of(f.n)
+    lift, n = lift_of(aim.f.n), aim.f.n
     up, z = 2.0**lift, theta.numpy()
     scales = np.broadcast_to(np.asarray(scale, z.dtype).reshape(-1), len(z))
     lifted = np.multiply(z, up * scales[:, None, None]).astype(np.float32)
     # A score is brought down before the loss looks at it, slopes once they are added up, in float64.
-    aim = probe, target, share, scored, loss, _lifted(f, lift), u
-    return numba_cpu.pulled_back(lifted, scales * up ** (1 - f.n), *aim, drop=up**-f.n)
+    aim = aim._replace(f=_lifted(aim.f, lift))
+    return numba_cpu.pulled_back(lifted, scales * up ** (1 - n), probe, scored, aim, drop=up**-n)
 
 
-def pull(
-    h: Tensor, a: Tensor, target: Tensor, share: Tensor, loss: Loss, f: Interaction, u: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def pull(h: Tensor, a: Tensor, aim: Aim) -> tuple[Tensor, Tensor]:
     """In float64, as `slopes` and `moments`: training goes by `gradient`."""
-    wide = target.double(), share.double(), loss, f, _double(u)
-    return numba_cpu.pull(h.double(), a.double(), *wide)
+    wide = aim._replace(target=aim.target.double(), share=aim.share.double(), u=_double(aim.u))
+    return numba_cpu.pull(h.double(), a.double(), wide)
 
 
 def slopes(h: Tensor, a: Tensor, g: Tensor, f: Interaction, u: Tensor | None = None) -> tuple[Tensor, Tensor]:

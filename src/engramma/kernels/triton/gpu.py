@@ -14,8 +14,8 @@ from torch import Tensor
 from engramma.interactions import Interaction
 from engramma.kernels import reference
 from engramma.kernels.compiled import leak_of, written_out
+from engramma.kernels.reference import Aim, Descent
 from engramma.kernels.triton.jit import _aim, _pull, _scores, _step
-from engramma.losses import Loss
 
 name = "triton"
 knows, prepare = written_out, reference.prepare
@@ -63,14 +63,11 @@ def scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None = None) -> Ten
     return launch_scores(h, a.mT.to(h.dtype).contiguous(), f, u).mT
 
 
-def pull(
-    h: Tensor, a: Tensor, target: Tensor, share: Tensor, loss: Loss, f: Interaction, u: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    del loss  # the one that is written out
+def pull(h: Tensor, a: Tensor, aim: Aim) -> tuple[Tensor, Tensor]:
     dh = torch.empty_like(h, memory_format=torch.contiguous_format)
     a = a.mT.to(h.dtype).contiguous()
-    g = launch_aim(launch_scores(h, a, f, u), target, share, f)
-    da = launch_pull(h, a, g, f, u, dh)
+    g = launch_aim(launch_scores(h, a, aim.f, aim.u), aim)
+    da = launch_pull(h, a, g, aim.f, aim.u, dh)
     return dh, da.sum(1, dtype=torch.float64).mT.to(h.dtype)
 
 
@@ -96,12 +93,12 @@ def launch_scores(h: Tensor, a: Tensor, f: Interaction, u: Tensor | None, held: 
     return out
 
 
-def launch_aim(o: Tensor, target: Tensor, share: Tensor, f: Interaction) -> Tensor:
-    """g (R,K,B), in the place of the scores."""
+def launch_aim(o: Tensor, aim: Aim) -> Tensor:
+    """g (R,K,B), in the place of the scores. Its loss is the one that is written out."""
     replicas, classes, items = o.shape
     _aim[(triton.cdiv(items, 1024), classes, replicas)](
-        o, target.contiguous(), share.contiguous(), o, items, classes, replicas // len(target),
-        n=whole(f.n), BB=1024, DT=kind(o.dtype), num_warps=4,
+        o, aim.target.contiguous(), aim.share.contiguous(), o, items, classes, replicas // len(aim.target),
+        n=whole(aim.f.n), BB=1024, DT=kind(o.dtype), num_warps=4,
     )  # fmt: skip
     return o
 
@@ -139,27 +136,18 @@ def launch_pull(
     return da
 
 
-def step(
-    theta: Tensor,
-    grad: Tensor,
-    velocity: Tensor,
-    rate: Tensor | float,
-    momentum: float,
-    visible: int,
-    clamp: float | None,
-    normalise: str = "velocity",
-) -> tuple[Tensor, Tensor]:
+def step(theta: Tensor, grad: Tensor, velocity: Tensor, rule: Descent) -> tuple[Tensor, Tensor]:
     replicas, memories, neurons = theta.shape
     theta, grad, velocity = theta.contiguous(), grad.contiguous(), velocity.contiguous()
     moved, fresh = torch.empty_like(theta), torch.empty_like(theta)
-    if isinstance(rate, Tensor):
-        rates = rate.to(theta.dtype).reshape(-1).expand(replicas).contiguous()
+    if isinstance(rule.rate, Tensor):
+        rates = rule.rate.to(theta.dtype).reshape(-1).expand(replicas).contiguous()
     else:  # filled on the device: a copy from the host would wait for it
-        rates = torch.full((replicas,), rate, dtype=theta.dtype, device=theta.device)
+        rates = torch.full((replicas,), rule.rate, dtype=theta.dtype, device=theta.device)
     _step[(replicas * memories,)](
-        theta, grad, velocity, rates, moved, fresh, memories, neurons, visible,
-        momentum=momentum, clamp=clamp or 0.0, clamped=clamp is not None,
-        scale_grad=normalise == "gradient",
+        theta, grad, velocity, rates, moved, fresh, memories, neurons, rule.visible,
+        momentum=rule.momentum, clamp=rule.clamp or 0.0, clamped=rule.clamp is not None,
+        scale_grad=rule.normalise == "gradient",
         BN=triton.next_power_of_2(neurons), num_warps=4,
     )  # fmt: skip
     return moved, fresh

@@ -17,10 +17,10 @@ from torch import Tensor
 from engramma.interactions import Interaction
 from engramma.kernels import reference
 from engramma.kernels.compiled import lift_of
+from engramma.kernels.reference import Aim
 from engramma.kernels.triton import gpu as triton_gpu
 from engramma.kernels.triton.gpu import Held
 from engramma.kernels.triton.jit import _joined, _split
-from engramma.losses import Loss
 
 name = "triton-mixed"
 knows, scores, step = triton_gpu.knows, triton_gpu.scores, triton_gpu.step
@@ -43,6 +43,11 @@ def prepare(probe: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.nn.functional.pad(exact, (0, -exact.shape[-1] % 16))
 
 
+def _read(probe: Tensor) -> Tensor:
+    """Items, whichever kernel prepared them."""
+    return probe if probe.dtype == torch.bfloat16 else prepare(probe, probe.dtype)
+
+
 def wide(memories: int) -> int:
     """102 memories stand in rows of 112, which tensor cores read at once: what fills them means nothing."""
     return memories + -memories % 16
@@ -50,6 +55,7 @@ def wide(memories: int) -> int:
 
 def product(probe: Tensor, theta: Tensor) -> Tensor:
     """float32 (R,B,M)."""
+    probe = _read(probe)
     both, _, _ = _split_up(theta, 1.0, slice(0, 1), probe.shape[-1])
     memories, behind = theta.shape[1], wide(theta.shape[1])
     h = _product(probe, both)
@@ -87,7 +93,7 @@ def product_back(dh: Parts | Tensor, probe: Tensor, neurons: int) -> Tensor:
     """float64 (R,M,N)."""
     if isinstance(dh, Tensor):
         return reference.product_back(dh, probe[..., :neurons].to(dh.dtype), neurons)
-    out, behind = _product_back(dh, probe)[..., :neurons].double(), wide(dh.memories)
+    out, behind = _product_back(dh, _read(probe))[..., :neurons].double(), wide(dh.memories)
     return (out[:, : dh.memories] + out[:, behind : behind + dh.memories]).mul_(2.0**-dh.bits)
 
 
@@ -108,44 +114,28 @@ def _bmm(x: Tensor, y: Tensor, out: Tensor) -> None:
         out.copy_(x.float() @ y.float())
 
 
-def pull(
-    h: Tensor, a: Tensor, target: Tensor, share: Tensor, loss: Loss, f: Interaction, u: Tensor | None = None
-) -> tuple[Parts, Tensor]:
-    del loss  # the one that is written out
+def pull(h: Tensor, a: Tensor, aim: Aim) -> tuple[Parts, Tensor]:
     memories = h.shape[-1]
     both = torch.nn.functional.pad(h, (0, 2 * wide(memories) - memories))  # the second part is nothing
-    dh, da = _pull(both, a.mT.to(h.dtype).contiguous(), target, share, f, u)
+    dh, da = _pull(both, a.mT.to(h.dtype).contiguous(), aim)
     return dh, da.sum(1, dtype=torch.float64).mT.mul_(2.0**-dh.bits)
 
 
-def _pull(
-    both: Tensor, a: Tensor, target: Tensor, share: Tensor, f: Interaction, u: Tensor | None
-) -> tuple[Parts, Tensor]:
+def _pull(both: Tensor, a: Tensor, aim: Aim) -> tuple[Parts, Tensor]:
     """dh, and da (R,workers,K,M); both lifted. h in two parts, a (R,K,M)."""
-    memories = a.shape[-1]
+    memories, f, u = a.shape[-1], aim.f, aim.u
     h, held = both[..., :memories], Held(lift_of(f.n), wide(memories))
-    g = triton_gpu.launch_aim(triton_gpu.launch_scores(h, a, f, u, held), target, share, f)
+    g = triton_gpu.launch_aim(triton_gpu.launch_scores(h, a, f, u, held), aim)
     dh = torch.empty(both.shape, dtype=torch.bfloat16, device=both.device)
     da = triton_gpu.launch_pull(h, a, g, f, u, dh, held)
     return Parts(dh, memories, held.lift * (f.n - 1)), da
 
 
-def gradient(
-    theta: Tensor,
-    probe: Tensor,
-    target: Tensor,
-    share: Tensor,
-    scale: float | Tensor,
-    scored: slice,
-    loss: Loss,
-    f: Interaction,
-    u: Tensor | None = None,
-) -> Tensor:
+def gradient(theta: Tensor, probe: Tensor, scale: float | Tensor, scored: slice, aim: Aim) -> Tensor:
     """product, pull and product_back, with what stands between them in as few launches as it takes."""
-    del loss  # the one that is written out
-    replicas, memories, neurons = theta.shape
+    (replicas, memories, neurons), probe = theta.shape, _read(probe)
     both, a, scales = _split_up(theta, scale, scored, probe.shape[-1])
-    dh, da = _pull(_product(probe, both), a, target, share, f, u)
+    dh, da = _pull(_product(probe, both), a, aim)
     out, grad = _product_back(dh, probe), torch.empty(theta.shape, dtype=theta.dtype, device=theta.device)
     padded = out.shape[-1]
     _joined[(replicas * memories,)](

@@ -66,14 +66,15 @@ def energy_tells(records: Sequence[Recorded], data_dir: Path | str | None = None
     for place, (title, run) in zip(axes, sorted(found.items()), strict=True):
         own, others = told_apart(run)
         ends = np.array([min(own.min(), others.min()), max(own.max(), others.max())])
-        edges = _unfolded(np.linspace(*_folded(ends), BINS))
+        low, high = _folded(ends).tolist()
+        edges = _unfolded(np.linspace(low, high, BINS))
         edges[[0, -1]] = ends  # exactly, or rounding loses the outermost items
         for z, colour, name in (
             (own, style.COLOURS[0], "under the group of its task"),
             (others, style.COLOURS[1], "under the best of the others"),
         ):
             shares = np.full(len(z), 1 / len(z))
-            place.hist(z, edges, weights=shares, color=colour, alpha=0.6, label=name)
+            place.hist(z, edges.tolist(), weights=shares, color=colour, alpha=0.6, label=name)
         place.set_xscale("symlog", linthresh=LINEAR)
         place.set_xticks(ticks := [z for z in TICKS if edges[0] <= z <= edges[-1]], [f"{z:g}" for z in ticks])
         place.set_xticks([], minor=True)

@@ -156,16 +156,16 @@ def figure(
             raise ValueError(
                 f"study {name} has no figure of its own; --kind must be given, or engramma table used"
             )
-        records, _ = _records(name, stores, scale, rows, choices(strengths), changes)
+        records, names = _records(name, stores, scale, rows, choices(strengths), changes)
         name = studies.variant(name, pairs(changes, "--with"), strengths)
     elif name in figures.KINDS:
-        kinds, records = [name], list(stored(stores))
+        kinds, records, names = [name], list(stored(stores)), []
     else:
         known = (*studies.names(), *figures.KINDS)
         raise ValueError(f"figure must be a study or a kind, one of {', '.join(known)}, not {name!r}")
     for each in kinds:
-        title = name if each == name or not kind else f"{name}-{each}"
-        for path in figures.draw(each, records, out, title, data_dir=data_dir):
+        title = name if each == name or (not kind and each == kinds[0]) else f"{name}-{each}"
+        for path in figures.draw(each, records, out, title, data_dir=data_dir, names=names):
             show.out.print(str(path), soft_wrap=True)
 
 
@@ -194,7 +194,8 @@ def present(
         from engramma.show import figures
     for kind in study.figures:
         known: dict[str, Any] = {"table": found["table2"]} if kind == "bars" and "table2" in found else {}
-        made += figures.draw(kind, records, out, study.name, data_dir=data_dir, **known)
+        title = study.name if kind == study.figures[0] else f"{study.name}-{kind}"
+        made += figures.draw(kind, records, out, title, data_dir=data_dir, names=names, **known)
     return made
 
 

@@ -150,11 +150,11 @@ def rows_of(
     named, with the settings of its runs but for what was told. Between which strengths, says the study."""
     study, scale = studies.load(name), how.scale or "demo"
     runs = studies.changed(study.runs(scale, [how.seeds[0]], vertices, rows), told)
-    found: dict[tuple[str, float], Search] = {}
+    found: dict[str, Search] = {}
     for row, base in runs:
-        ends = pair(how.span) or study.searched(row, base.vertex, scale)
-        if ends and (row, base.vertex) not in found:
-            found[row, base.vertex] = _told(base, scale, replace(how, even=True), ends)
+        ends, key = pair(how.span) or study.searched(row, base.vertex, scale), base.canonical("strength")
+        if ends and key not in found:
+            found[key] = _told(base, scale, replace(how, even=True), ends)
     if not found:
         named = ", ".join(dict.fromkeys(run.row for run in runs))
         raise ValueError(f"study must say where strengths are searched; {study.name} does not for {named}")

@@ -6,7 +6,7 @@ typeset.py writes them as text.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -199,7 +199,7 @@ def rows(
     across = sorted({vertex for _, _, vertex in places})
     lines = []
     for name, key in dict.fromkeys((name, key) for name, key, _ in places):
-        label = ", ".join([_row_label(name), *_told(dict(zip(told, key, strict=True)))])
+        label = _row_label(name, dict(zip(told, key, strict=True)))
         cells = []
         for vertex in across:
             own = places.get((name, key, vertex), [])
@@ -228,10 +228,12 @@ def _more(own: Sequence[Recorded], others: Sequence[Recorded], measure: str, sco
     return apart[np.isfinite(apart)]
 
 
-def _row_label(name: str) -> str:
-    """rehearsal@0.05 as "Rehearsal 0.05"; a row that is no method by its own name."""
+def _row_label(name: str, told: Mapping[str, Any] = {}) -> str:
+    """rehearsal@0.05 as "Rehearsal 0.05", a row that is no method by its own name; then what else is told."""
     method, _, proportion = name.partition("@")
-    return " ".join(filter(None, [labels.method(method), proportion]))
+    rest = dict(told)
+    who = labels.run(method, rest.pop("strength", None))
+    return ", ".join([" ".join(filter(None, [who, proportion])), *_told(rest)])
 
 
 def _of_scores(

@@ -258,3 +258,69 @@ def test_a_store_that_is_not_there(app, tmp_path):
     code, _, error = ask(app, "table", "scores", "--from", str(tmp_path))
     assert code == 2
     assert "has none" in error
+
+
+def test_a_measure_in_every_table(app, store):
+    """Of the same records, in a table of its own kind: not the paper's numbers beside it."""
+    code, text, error = ask(
+        app, "table", "table2", "--from", store, "--score", "forgetting", "--format", "csv"
+    )
+    assert code == 0, error
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert {row["paper_mean"] for row in rows} == {""}
+    found = {(row["row"], row["column"]): float(row["mean"]) for row in rows}
+    vanilla = [r for r in Store(store) if r.description["method"] == "vanilla" and "accuracy" in r.scores]
+    for vertex in (2, 20):
+        lost = []
+        for r in vanilla:
+            s = r.scores["accuracy"]
+            if r.description["vertex"] == vertex and len(s) == 5:
+                lost.append(np.mean([s[:-1, j].max() - s[-1, j] for j in range(4)]))
+        assert found["Vanilla", f"n={vertex}"] == pytest.approx(np.mean(lost))
+    code, text, _ = ask(app, "table", "table2", "--from", store, "--score", "macro_f1:average")
+    assert "Average macro F1 after the last task" in " ".join(text.split())
+    code, text, _ = ask(app, "table", "lost-attractors", "--from", store, "--score", "backward_transfer")
+    assert "Backward transfer: final recalled" in " ".join(text.split())
+    code, text, _ = ask(app, "table", "beyond", "--from", store, "--score", "bytes_kept", "--format", "csv")
+    kept = {row["row"]: float(row["mean"]) for row in csv.DictReader(io.StringIO(text))}
+    assert kept["Vanilla"] == 0 < kept["Rehearsal 0.05"] < kept["Rehearsal 0.5"] < kept["EWC"]
+    assert kept["EWC"] == 2 * 8 * 128 * 79  # two arrays as large as the memories
+    code, text, _ = ask(
+        app, "table", "beyond", "--from", store, "--score", "items_learned", "--format", "csv"
+    )
+    shown = {row["row"]: float(row["mean"]) for row in csv.DictReader(io.StringIO(text))}
+    assert shown["Vanilla"] == shown["EWC"] == 5 * 100 * 400
+    assert shown["Rehearsal 0.5"] == 2 * shown["Vanilla"]
+    code, _, error = ask(app, "table", "table2", "--from", store, "--score", "accuracy:lost")
+    assert (code, "measure must be one of average" in " ".join(error.split())) == (2, True)
+
+
+def test_differences_are_run_by_run_of_one_seed(app, store):
+    asked = ("table", "beyond", "--from", store, "--format", "csv")
+    code, text, error = ask(app, *asked, "--against", "rehearsal@0.05")
+    assert code == 0, error
+    found = {(r["row"], r["column"]): (float(r["mean"]), float(r["sd"])) for r in
+             csv.DictReader(io.StringIO(text))}  # fmt: skip
+    assert found["Rehearsal 0.05", "n=5"] == (0, 0)
+    each = {
+        name: {
+            r.description["seed"]: r.average
+            for r in Store(store)
+            if (r.description["method"], r.description["vertex"], r.description["strength"]) == (name, 5, at)
+        }
+        for name, at in (("ewc", 100.0), ("rehearsal", 0.05))
+    }
+    apart = [each["ewc"][seed] - each["rehearsal"][seed] for seed in range(3)]
+    assert found["EWC", "n=5"] == pytest.approx((np.mean(apart), np.std(apart, ddof=1)))
+    code, _, error = ask(app, *asked, "--against", "gem")
+    assert (code, "against must be one of vanilla, rehearsal@0.05" in error) == (2, True)
+    code, _, error = ask(app, "table", "scores", "--from", store, "--against", "gem")
+    assert (code, "against must be left out" in error) == (2, True)
+
+
+def test_a_row_of_a_study_is_one_line_whatever_its_strengths(app, store):
+    """EWC has another lambda at each vertex; of all records of a store, each is a line."""
+    _, text, _ = ask(app, "table", "beyond", "--from", store, "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [r["row"] for r in rows].count("EWC") == 4
+    assert {float(r["strength"]) for r in rows if r["row"] == "EWC"} == {300, 100, 10}

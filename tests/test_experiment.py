@@ -131,7 +131,7 @@ def test_any_file_is_read_or_refused_in_one_line(text: str) -> None:
         ({"seed": -1}, "seed must be"),
         (
             {"stream": "shuffled"},
-            "stream must be one of permuted, rotated, split, states, package.module:Class",
+            "stream must be one of permuted, rotated, split, domains, states, package.module:Class",
         ),
         ({"method": "ewx"}, "method must be one of vanilla, .*did you mean ewc"),
         ({"method": "nowhere.at_all:Thing"}, "cannot import nowhere"),

@@ -75,3 +75,87 @@ def test_accuracy_and_macro_f1_are_scikit_learns(seed: int, classes: int, items:
 def test_confusion_is_truth_by_prediction() -> None:
     counts = measures.confusion(torch.tensor([[1, 1, 0]]), torch.tensor([[0, 1, 2]]), 3)
     assert counts.tolist() == [[[0, 1, 0], [0, 1, 0], [1, 0, 0]]]
+
+
+def drawn(seed: int, tasks: int, points: int = 4) -> tuple[torch.Tensor, list[int], torch.Tensor]:
+    """A curve (2,E,T) by chance, the places of its ends, and the scores (2,T,T) there."""
+    draw = torch.Generator().manual_seed(seed)
+    curve = torch.rand(2, 1 + points * tasks, tasks, generator=draw, dtype=torch.float64)
+    ends = [points * (k + 1) for k in range(tasks)]
+    return curve, ends, curve[:, ends]
+
+
+def slow_min_accuracy(curve: torch.Tensor, ends: list[int]) -> float:
+    worst = [
+        min(float(curve[e, task]) for e in range(ends[task] + 1, len(curve))) for task in range(len(ends) - 1)
+    ]
+    return sum(worst) / len(worst)
+
+
+def slow_gap(curve: torch.Tensor, ends: list[int]) -> float:
+    pairs = []
+    for k in range(1, len(ends)):
+        for j in range(k):
+            before, after = float(curve[ends[k - 1], j]), float(curve[ends[k], j])
+            least = min(float(curve[e, j]) for e in range(ends[k - 1] + 1, ends[k] + 1))
+            pairs.append(max(0.0, min(before, after) - least))
+    return sum(pairs) / len(pairs)
+
+
+@given(seed=st.integers(0, 10_000), tasks=st.integers(2, 5), points=st.integers(1, 4))
+def test_what_curves_say_is_as_defined(seed: int, tasks: int, points: int) -> None:
+    curve, ends, scores = drawn(seed, tasks, points)
+    for r in range(2):
+        assert float(measures.min_accuracy(curve, ends)[r]) == pytest.approx(
+            slow_min_accuracy(curve[r], ends)
+        )
+        assert float(measures.stability_gap(curve, ends)[r]) == pytest.approx(slow_gap(curve[r], ends))
+    lowest = measures.min_accuracy(curve, ends)
+    assert (lowest <= scores[:, -1, :-1].mean(-1) + 1e-12).all()  # the last evaluation is one of them
+    gap = measures.stability_gap(curve, ends)
+    assert (gap >= 0).all()
+    if points == 1:  # measured after tasks alone: a dip within one is not seen
+        near(gap, [0.0, 0.0])
+
+
+def test_what_is_lost_for_good_is_no_gap_and_a_dip_is() -> None:
+    lost = torch.tensor([[0.9, 0.0], [0.6, 0.5], [0.3, 0.9]], dtype=torch.float64)
+    dip = torch.tensor([[0.9, 0.0], [0.2, 0.5], [0.8, 0.9]], dtype=torch.float64)
+    assert float(measures.stability_gap(lost, [0, 2])) == 0
+    assert float(measures.stability_gap(dip, [0, 2])) == pytest.approx(0.8 - 0.2)
+    assert float(measures.min_accuracy(dip, [0, 2])) == pytest.approx(0.2)
+
+
+@given(seed=st.integers(0, 10_000), tasks=st.integers(1, 5))
+def test_one_run_is_measured_as_it_is_among_many(seed: int, tasks: int) -> None:
+    curve, ends, scores = drawn(seed, tasks)
+    reference = torch.linspace(0.1, 0.9, tasks, dtype=torch.float64)
+    for of_scores in (
+        measures.average,
+        measures.own,
+        measures.smallest_own,
+        measures.plasticity,
+        measures.forgetting,
+        measures.backward_transfer,
+        lambda s: measures.forward_transfer(s, reference),
+        lambda s: measures.intransigence(s, reference),
+    ):
+        each = torch.stack([of_scores(scores[r]) for r in range(2)])
+        torch.testing.assert_close(of_scores(scores), each)
+    for of_curve in (measures.min_accuracy, measures.stability_gap):
+        each = torch.stack([of_curve(curve[r], ends) for r in range(2)])
+        torch.testing.assert_close(of_curve(curve, ends), each)
+
+
+@given(seed=st.integers(0, 10_000), tasks=st.integers(1, 5))
+def test_transfer_intransigence_and_plasticity_hang_together(seed: int, tasks: int) -> None:
+    """By their definitions: the average is what was learned, and what became of it since."""
+    _, _, scores = drawn(seed, tasks)
+    share = (tasks - 1) / tasks
+    whole = measures.plasticity(scores) + share * measures.backward_transfer(scores)
+    torch.testing.assert_close(whole, measures.average(scores))
+    assert (measures.forgetting(scores) >= -measures.backward_transfer(scores) - 1e-12).all()
+    other = measures.own(scores.flip(0))
+    apart = measures.plasticity(scores.flip(0)) - measures.plasticity(scores)
+    torch.testing.assert_close(measures.intransigence(scores, other), apart)
+    near(measures.intransigence(scores, measures.own(scores)), [0.0, 0.0])

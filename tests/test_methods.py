@@ -5,6 +5,7 @@ What is particular to a family is in test_penalty.py, test_projection.py and tes
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,8 +17,10 @@ from torch import Tensor
 
 from engramma import measures
 from engramma.interactions import LeakyRectifiedPolynomial
-from engramma.methods import METHODS, Allocation, Method, Pseudorehearsal, Vanilla, XdG
-from engramma.network import DenseMemory
+from engramma.methods import METHODS, Allocation, Buffer, Method, Pseudorehearsal, Vanilla, XdG
+from engramma.methods.method import Size
+from engramma.methods.projection import Guarded
+from engramma.network import DenseMemory, Items
 from engramma.optimiser import Optimiser
 from engramma.replicas import Replicas
 from engramma.streams import StateStream
@@ -195,6 +198,67 @@ def test_inputs_are_not_changed_in_place(case: Case, run) -> None:
     method = built(case, case.strengths[1])
     watched, plain = run(Careful(method)), run(method)
     assert torch.equal(watched[-1].theta, plain[-1].theta)
+
+
+def held(part: Any, theta: Tensor, visible: int) -> float:
+    """Bytes of a state of one replica: an item's neurons are bits, as its labels are where they are -1 or +1.
+    What is zero everywhere, or the memories themselves, need not be kept; a `Buffer`'s facts are its report.
+    """
+    if part is None or (isinstance(part, Tensor) and (part == 0).all()):
+        return 0.0
+    if isinstance(part, Tensor):
+        alike = part.shape == theta.shape and torch.equal(part, theta)
+        return 0.0 if alike else part.numel() * (1 if part.dtype == torch.int8 else 8)
+    if isinstance(part, Items):
+        signs = [(each.abs() == 1).all() for each in (part.probe[..., :visible], part.target)]
+        return sum(
+            each.numel() * (1 / 8 if sign else 8)
+            for each, sign in zip((part.probe[..., :visible], part.target), signs, strict=True)
+        )
+    if isinstance(part, Buffer):
+        return held(part.items, theta, visible)
+    if isinstance(part, Guarded):
+        return held(part.buffer, theta, visible)
+    return sum(held(each, theta, visible) for each in part)
+
+
+SETTINGS: dict[str, list[dict[str, Any]]] = {  # further ones, of which more or less is kept
+    "rehearsal": [{"capacity": 20}],
+    "pseudorehearsal": [{"label": "relaxed"}],
+    "ewc": [{"merge": "online"}],
+    "ewc_moments": [{"merge": "online"}],
+    "mas_moments": [{"merge": "separate"}],
+    "dreams": [{"centres": 2}, {"of": "memories"}],
+    "xdg": [{"share": 0.5, "beside": "ewc_moments"}, {"strength": 0.0}],
+    "allocation": [
+        {"groups": 2},
+        {"groups": 2, "beside": "ewc", "beside_strength": 1.0},
+        {"beside": "rehearsal", "beside_strength": 0.25},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"), [(name, own) for name in CASES for own in ({}, *SETTINGS.get(name, []))]
+)
+def test_what_it_keeps_is_what_its_class_says(name: str, settings: dict[str, Any], run) -> None:
+    case = CASES[name]
+    strength = settings.get("strength", case.strengths[1])
+    method = built(case, strength, **{k: v for k, v in settings.items() if k != "strength"})
+    told = {field.name: getattr(method, field.name) for field in dataclasses.fields(method)}
+    if case.make.strength_name:  # type: ignore[attr-defined]
+        del told[case.make.strength_name]  # type: ignore[attr-defined]
+    last = run(method, seeds=(4,))[-1]
+    net, tasks, count = last.now.network, last.now.tasks, last.memories.shape[1]
+    size = Size(
+        *type(method).memories(told, count, tasks),
+        net.neurons, net.visible, net.classes, last.now.task.train.probe.shape[1], tasks,
+    )  # fmt: skip
+    said = type(method).kept(told, strength, size)
+    if name == "freeze":
+        assert math.isnan(said)  # it does not say
+    else:
+        assert said == pytest.approx(held(last.state, last.theta, net.visible))
 
 
 @pytest.mark.parametrize("done", [1, 2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,15 @@ import pytest
 
 from engramma import studies
 from engramma.experiment import Experiment, read
-from engramma.search.spaces import Search, default_range, grid_search, strength_search
+from engramma.search.spaces import (
+    How,
+    Search,
+    default_range,
+    even,
+    grid_search,
+    rows_of,
+    strength_search,
+)
 
 SEEDS = (1000, 1001)
 
@@ -169,3 +178,28 @@ def test_no_trials_and_no_seeds_are_refused() -> None:
         strength_search(base(), "demo", SEEDS, 0)
     with pytest.raises(ValueError, match="seeds must be at least 1"):
         strength_search(base(), "demo", (), 3)
+
+
+def test_an_even_search_reaches_both_ends_and_halves_every_decade_alike() -> None:
+    search = even(strength_search(base(), "demo", SEEDS, 7, (0.1, 100.0)))
+    assert strengths(search) == pytest.approx([0.1, 0.316, 1.0, 3.16, 10.0, 31.6, 100.0])
+    assert strengths(even(strength_search(base("gem"), "demo", SEEDS, 3))) == [0.0, 0.5, 1.0]
+    with pytest.raises(ValueError, match="prune must be left out of an even search"):
+        replace(search, prune=True)
+
+
+def test_the_rows_of_a_study_are_searched_with_the_settings_of_its_runs() -> None:
+    study, how = studies.load("beyond"), How((100, 101), 7, scale="paper")
+    found = rows_of("beyond", None, None, {}, how)
+    assert {s.base.method for s in found} == set(study.searches)
+    runs = study.runs("paper", [100])
+    for search in found:
+        own = {e.name for row, e in runs if row == search.base.method and e.vertex == search.base.vertex}
+        assert len(own) == 1
+        (run,) = [e for e in search.experiments({"strength": search.base.strength}) if e.seed == 100]
+        assert run.name in own
+        assert len(search.experiments({"strength": 1.0})) == 2
+    with pytest.raises(ValueError, match="beyond does not for vanilla"):
+        rows_of("beyond", ["vanilla"], None, {}, how)
+    (one,) = rows_of("beyond", ["ewc"], [2.0], {"items": 50}, replace(how, span=(1.0, 10.0), trials=None))
+    assert (one.low, one.high, one.base.items, one.even, one.trials) == (1.0, 10.0, 50, True, 13)

@@ -4,6 +4,7 @@ import dataclasses
 import gzip
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser
 from engramma.replicas import Replicas, generator
 from engramma.runs.setup import build
-from engramma.streams import KINDS, ClassStream, StateStream, partial_permutation, rotate
+from engramma.streams import KINDS, ClassStream, DomainStream, StateStream, partial_permutation, rotate
 from engramma.streams.datasets import (
     MNIST,
     DataError,
@@ -116,6 +117,31 @@ def test_a_split_is_a_partition_of_the_classes(seed: int, tasks: int) -> None:
     assert sum(map(len, classes)) == len(set.union(*classes)) == 10
     for task in range(tasks):
         assert set(DIGITS.y[s.view(seed, task).train].tolist()) <= classes[task]
+
+
+@given(seed=seeds, tasks=st.integers(1, 10), again=st.booleans())
+def test_domains_have_the_items_of_a_split_and_labels_by_their_place(
+    seed: int, tasks: int, again: bool
+) -> None:
+    """Of every task each label is one class, and the labels of all tasks are the same few."""
+    order = (*range(tasks), 0) if again else None
+    given: dict[str, Any] = {"tasks": tasks + again, "items": 60, "task_id": False, "order": order}
+    few = DomainStream(DIGITS, Replicas((seed, seed + 1)), **given)
+    whole = ClassStream(DIGITS, Replicas((seed, seed + 1)), kind="split", **given)
+    assert few.classes == -(-10 // tasks)
+    assert few.neurons == 64 + few.classes
+    told = {**given, "data": "digits", "test_share": 0.2}
+    assert DomainStream.sizes(told) == (few.neurons, few.classes, 48)
+    for task in range(len(few)):
+        ours, theirs = few[task], whole[task]
+        assert torch.equal(ours.train.probe[..., :64], theirs.train.probe[..., :64])
+        for mine, its in ((ours.train, theirs.train), (ours.test, theirs.test)):
+            assert mine.target.shape[-1] == few.classes
+            for row in range(2):
+                both = {*zip(mine.target[row].argmax(-1).tolist(), its.target[row].argmax(-1).tolist(),
+                             strict=True)}  # fmt: skip
+                assert len(both) == len({place for place, _ in both}) == len({kind for _, kind in both})
+    assert few.hash() != whole.hash()
 
 
 @given(seed=seeds, kind=st.sampled_from(KINDS), share=st.floats(0.05, 0.9), items=st.integers(20, 300))
@@ -311,6 +337,39 @@ def test_own_data_are_split_in_the_middle_of_their_range(x: np.ndarray, threshol
     task = ClassStream(found, Replicas((0,)), items=len(x), tasks=1, test_share=0.4)[0]
     shown = torch.cat([task.train.probe, task.test.probe], 1)[0, :, : x.shape[1]]
     assert len(shown.unique(dim=0)) > 1
+
+
+def idx(array: np.ndarray) -> bytes:
+    """As MNIST's files are: two zeros, the type, how many dimensions, their sizes, the numbers."""
+    sizes = b"".join(int(size).to_bytes(4, "big") for size in array.shape)
+    return bytes([0, 0, 8, array.ndim]) + sizes + array.astype(np.uint8).tobytes()
+
+
+def test_a_folder_of_idx_files_is_data(tmp_path: Path) -> None:
+    """All of its parts, gzipped or not; by a path with a slash in it."""
+    draw = np.random.default_rng(0)
+    x, y = draw.integers(0, 256, (90, 5, 4)), draw.integers(1, 4, 90)
+    folder = tmp_path / "letters"
+    folder.mkdir()
+    for part, rows in (("emnist-train", slice(0, 60)), ("t10k", slice(60, 90))):
+        press = gzip.compress if part == "t10k" else bytes
+        end = ".gz" if part == "t10k" else ""
+        (folder / f"{part}-images-idx3-ubyte{end}").write_bytes(press(idx(x[rows])))
+        (folder / f"{part}-labels-idx1-ubyte{end}").write_bytes(press(idx(y[rows])))
+    found = load(str(folder))
+    np.testing.assert_array_equal(found.x, x.reshape(90, 20))
+    assert (found.name, found.classes, found.labels, found.shape) == ("letters", 3, ("1", "2", "3"), (5, 4))
+    np.testing.assert_array_equal(found.y, y - 1)
+    made = build([read({"data": str(folder), "tasks": 2, "items": 40, "memories": 3, "epochs": 1})])
+    assert made.stream.neurons == 20 + 2 + 3
+    (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(b"no gzip")
+    with pytest.raises(DataError, match=r"letters: t10k-images-idx3-ubyte\.gz or its labels are damaged"):
+        load(str(folder))
+    (folder / "t10k-labels-idx1-ubyte.gz").unlink()
+    with pytest.raises(DataError, match=r"and t10k-labels-idx1-ubyte\.gz is not"):
+        load(str(folder))
+    with pytest.raises(DataError, match="no files"):
+        load(str(tmp_path))
 
 
 def test_whole_numbers_are_split_as_they_are() -> None:

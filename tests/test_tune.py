@@ -19,7 +19,9 @@ import optuna
 import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
+from typer.testing import CliRunner
 
+from engramma.cli import app
 from engramma.cli import tune as cli
 from engramma.experiment import Experiment, read
 from engramma.methods import Anchored
@@ -28,7 +30,7 @@ from engramma.runs.study import Outcome, Work, total_work
 from engramma.search import pruning as prune
 from engramma.search import storage
 from engramma.search.choice import choice, load, used, write
-from engramma.search.spaces import FIRST_SEED, Search, grid_search, strength_search
+from engramma.search.spaces import FIRST_SEED, Search, even, grid_search, strength_search
 from engramma.search.tune import Found, _tell, tune
 from engramma.show.figures import draw
 from engramma.store import checkpoints
@@ -333,6 +335,63 @@ def held_by(store: Store, *owner: int) -> list[str]:
         except OSError:
             continue
     return found
+
+
+# Even searches, which ask no sampler
+
+
+def test_an_even_search_is_one_pack_and_its_records_are_all_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)  # whoever imports it fails
+    store = Store(tmp_path)
+    search = even(tiny(trials=6))
+    (found,) = tune([search], store)
+    records = [store.find(e) for params in found.params for e in search.experiments(params)]
+    np.testing.assert_array_equal([r.average for r in records if r], found.values.flatten())
+    assert len({r.facts["pack"] for r in records if r}) == 1
+    assert [r.name for r in records if r] == found.runs
+    assert search.low == found.params[0]["strength"] < found.params[-1]["strength"] == search.high
+    done: list[float] = []
+    (again,) = tune([search], store, watch=Work(on_change=lambda work: done.append(work.own)))
+    assert again.best == found.best
+    assert not done
+    assert not (tmp_path / "tune.db").exists()
+    with pytest.raises(ValueError, match="all even, or none"):
+        tune([search, tiny()], store)
+
+
+def test_a_study_is_searched_and_run_with_what_was_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = "--items 40 --memories 4 --epochs 2 --device cpu"
+
+    def ask(text: str) -> Any:
+        return CliRunner().invoke(app, text.split())
+
+    rows = "--study beyond --rows ewc_moments,der --vertices 2,20 --seeds 100,101 --trials 3"
+    done = ask(f"tune {rows} {small}")
+    assert done.exit_code == 0, done.output
+    choices = load(tmp_path / "chosen.toml")
+    assert [(c.method, c.vertex, c.search["seeds"]) for c in choices] == [
+        ("ewc_moments", 2, [100, 101]),
+        ("ewc_moments", 20, [100, 101]),
+    ]
+    like = "--with items=40 --with memories=4 --with epochs=2 --device cpu"
+    some = "--rows ewc_moments --vertices 2,20 --seeds 1"
+    done = ask(f"reproduce beyond {some} --strengths chosen.toml --store made {like}")
+    assert done.exit_code == 0, done.output
+    made = {(r.description["vertex"], r.description["strength"]) for r in Store(tmp_path / "made")}
+    assert made == {(c.vertex, c.strength) for c in choices}
+    for text, says in (
+        ("tune --study beyond --method ewc", "must be left out with a study"),
+        ("tune --method ewc --rows ewc", "rows must be left out"),
+        ("tune --study beyond --rows der", "does not for der"),
+    ):
+        wrong = ask(text)
+        assert wrong.exit_code == 2
+        assert says in wrong.stderr
 
 
 # Proportions and grids

@@ -73,11 +73,16 @@ class Experiment(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
-    data: str = setting("mnist", "Tasks", "mnist, digits, states, or the path of an .npz with arrays x and y")
+    data: str = setting(
+        "mnist",
+        "Tasks",
+        "mnist, digits, states, the path of an .npz with arrays x and y, or a folder of IDX files",
+    )
     stream: str = setting(
         "permuted",
         "Tasks",
-        "how tasks are made of the data: permuted, rotated, split, states, or your own ./file.py:Class",
+        "how tasks are made of the data: permuted, rotated, split, domains, states, or your own "
+        "./file.py:Class",
     )
     tasks: int = setting(5, "Tasks", "how many, one after another", ge=1, le=1000)
     items: int = setting(10_000, "Tasks", "items a task, training and test", ge=1, lt=2**31)
@@ -179,7 +184,9 @@ class Experiment(BaseModel):
         stream, method = stream_class(names[0]), method_class(names[1])
         told = {"data": stream.sources[0], "autoassociative": stream.autoassociative, **stream.suits}
         if given.get("data") == "digits":
-            told["items"] = 300 if names[0] == "split" else 1000  # it has no 10,000, nor 1,000 of two digits
+            told["items"] = (
+                300 if names[0] in ("split", "domains") else 1000
+            )  # it has no 10,000, nor 1,000 of two digits
         return read({**told, **method.suits, **given})
 
     @model_validator(mode="after")

@@ -122,7 +122,7 @@ def finish(
     if not study.tables:
         score = next(iter(outcome.records[0].scores))
         show.overview(f"{study.paper}: average {score} after the last task", runs, outcome.records)
-    made = tables.present(study, outcome.records, out, options.data_dir)
+    made = tables.present(study, outcome.records, out, options.data_dir, [run.row for run in runs])
     show.outcome(outcome, store)
     show.out.print(f"{', '.join(path.name for path in made)} in {out}\n", soft_wrap=True)
 

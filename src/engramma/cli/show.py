@@ -35,10 +35,10 @@ def outcome(found: Outcome, store: Path) -> None:
 
 def thresholds(experiments: Sequence[Experiment]) -> None:
     """What was chosen for data of the user's own, where it was left to us."""
-    from engramma.streams.datasets import kept
+    from engramma.streams.datasets import is_path, kept
 
     chosen = {e.data for e in experiments if e.binary and e.threshold is None and e.stream != "states"}
-    for path in sorted(filter(os.path.isfile, chosen)):
+    for path in sorted(name for name in chosen if is_path(name) and os.path.exists(name)):
         own = kept(path)
         low, high = float(own.x.min()), float(own.x.max())
         out.print(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -81,25 +82,37 @@ def table(
     score: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
-            help="Another score of the records: macro_f1, ...", metavar="NAME", show_default="accuracy"
+            help="Another score of the records (macro_f1), another measure of it (forgetting), or both: "
+            "macro_f1:forgetting",
+            metavar="NAME",
+            show_default="the average of accuracy",
+        ),
+    ] = None,
+    against: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="How much more than this row of the study, run by run of one seed: rehearsal@0.05",
+            metavar="ROW",
         ),
     ] = None,
 ) -> None:
     """Make a table of the paper from records, beside the paper's own numbers.
 
     Studies without a table of their own get one of average scores. Missing
-    cells and diverged runs are shown as such.
+    cells and diverged runs are shown as such. Measures, for --score: average,
+    smallest_own, plasticity, forgetting, backward_transfer, forward_transfer,
+    min_accuracy, stability_gap, bytes_kept, items_learned.
     """
     from engramma.show import tables, typeset
 
     form = _format(form, out)
-    makers = _tables(name, tables.TABLES, score)
+    makers = _tables(name, tables.TABLES, score, against)
     found = choices(strengths)
     if name == "table1" and strengths is not None:
         made = [tables.table1_chosen(found)]
     else:
-        records = _records(name, stores, scale, rows, found, changes)
-        made = [make(records) for make in makers]
+        records, names = _records(name, stores, scale, rows, found, changes)
+        made = [make(records, **({"names": names} if _by_row(make) else {})) for make in makers]
     for each in made:
         if form == "rich":
             show.out.print(typeset.terminal(each))
@@ -143,25 +156,35 @@ def figure(
             raise ValueError(
                 f"study {name} has no figure of its own; --kind must be given, or engramma table used"
             )
-        records = _records(name, stores, scale, rows, choices(strengths), changes)
+        records, names = _records(name, stores, scale, rows, choices(strengths), changes)
         name = studies.variant(name, pairs(changes, "--with"), strengths)
     elif name in figures.KINDS:
-        kinds, records = [name], list(stored(stores))
+        kinds, records, names = [name], list(stored(stores)), []
     else:
         known = (*studies.names(), *figures.KINDS)
         raise ValueError(f"figure must be a study or a kind, one of {', '.join(known)}, not {name!r}")
     for each in kinds:
-        title = name if each == name or not kind else f"{name}-{each}"
-        for path in figures.draw(each, records, out, title, data_dir=data_dir):
+        title = name if each == name or (not kind and each == kinds[0]) else f"{name}-{each}"
+        for path in figures.draw(each, records, out, title, data_dir=data_dir, names=names):
             show.out.print(str(path), soft_wrap=True)
 
 
-def present(study: Study, records: list[Record], out: Path, data_dir: str | Path | None = None) -> list[Path]:
-    """Show a study's tables in the terminal, and write them and its figures into `out`. The files."""
+def present(
+    study: Study,
+    records: list[Record],
+    out: Path,
+    data_dir: str | Path | None = None,
+    names: Sequence[str] = (),
+) -> list[Path]:
+    """Show a study's tables in the terminal, and write them and its figures into `out`. The files. `names`:
+    the row of each record."""
     from engramma.show import tables, typeset
 
     made = []
-    found: dict[str, Table] = {kind: tables.TABLES[kind](records) for kind in study.tables}
+    makers = {kind: tables.TABLES[kind] for kind in study.tables}
+    found: dict[str, Table] = {
+        kind: make(records, **({"names": names} if _by_row(make) else {})) for kind, make in makers.items()
+    }
     for each in found.values():
         show.out.print(typeset.terminal(each))
         made += [
@@ -171,7 +194,8 @@ def present(study: Study, records: list[Record], out: Path, data_dir: str | Path
         from engramma.show import figures
     for kind in study.figures:
         known: dict[str, Any] = {"table": found["table2"]} if kind == "bars" and "table2" in found else {}
-        made += figures.draw(kind, records, out, study.name, data_dir=data_dir, **known)
+        title = study.name if kind == study.figures[0] else f"{study.name}-{kind}"
+        made += figures.draw(kind, records, out, title, data_dir=data_dir, names=names, **known)
     return made
 
 
@@ -194,16 +218,31 @@ def _format(form: str, out: Path | None) -> str:
 
 
 def _tables(
-    name: str, known: dict[str, Callable[..., Table]], score: str | None
+    name: str, known: dict[str, Callable[..., Table]], score: str | None, against: str | None
 ) -> list[Callable[..., Table]]:
     from engramma import studies
+    from engramma.store.scores import MEASURES
 
     kinds = [EVERYTHING] if name == EVERYTHING else studies.load(name).tables or [EVERYTHING]
-    if score is None:
+    if against is not None and name == EVERYTHING:
+        raise ValueError("against must be left out without a study, whose row it is")
+    if against is not None:
+        kinds = ["rows"]
+    if score is None and against is None:
         return [known[kind] for kind in kinds]
     if "table1" in kinds:
         raise ValueError("score must be left out: a table of lambdas is of the score they were chosen by")
-    return [partial(known[kind], score=score) for kind in kinds]
+    first, _, second = (score or "").partition(":")
+    told = {"score": first, "measure": second}
+    if not second and first in MEASURES:
+        told = {"measure": first}
+    some = {"against": against} | {name: word for name, word in told.items() if word}
+    return [partial(known[kind], **{k: v for k, v in some.items() if v is not None}) for kind in kinds]
+
+
+def _by_row(make: Callable[..., Table]) -> bool:
+    """Whether a table has to know which row of its study each record is of."""
+    return "names" in inspect.signature(make).parameters
 
 
 def _records(
@@ -213,8 +252,9 @@ def _records(
     rows: str | None,
     found: Sequence[Choice] = (),
     changes: Sequence[str] | None = None,
-) -> list[Record]:
-    """Those of a study's runs that the store has, in the study's order; or all of the store."""
+) -> tuple[list[Record], list[str]]:
+    """Those of a study's runs that the store has, in the study's order, with the row of each; or all of the
+    store."""
     from engramma import studies
 
     there, said = stored(stores), ", ".join(map(str, stores))
@@ -222,14 +262,15 @@ def _records(
         everything = list(there)
         if not everything:
             raise ValueError(f"--from must be a folder or an archive of records; {said} has none")
-        return everything
+        return everything, []
     only = [row.strip() for row in rows.split(",")] if rows else None
     for size in [scale] if scale else reversed(studies.SCALES):
         runs = studies.changed(
             studies.load(name).runs(size, rows=only, chosen=found), pairs(changes, "--with")
         )
-        if kept := [record for run in runs if (record := there.find(run.experiment)) is not None]:
-            return kept
+        kept = [(there.find(run.experiment), run.row) for run in runs]
+        if some := [(record, row) for record, row in kept if record is not None]:
+            return [record for record, _ in some], [row for _, row in some]
     at = f" at scale {scale}" if scale else ""
     raise ValueError(
         f"no records of {name}{at} in {said}: engramma reproduce {name} --scale {scale or 'demo'} makes them"

@@ -122,7 +122,8 @@ def tune(
     after another. --method ewc,mas searches several. Trials are trained in
     batches, on seeds of their own; the strength is chosen from the smoothed
     response. A search that was stopped goes on where it was. Several processes
-    may work on one search, over one store and one storage.
+    may work on one search, over one store and one storage. --study beyond
+    searches the rows of a study.
     """
     from engramma.runs import study
     from engramma.runs.cluster import run as cluster_run

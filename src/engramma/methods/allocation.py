@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from engramma.interactions import RectifiedPolynomial
-from engramma.methods.method import Awake, Method, Now, Size, Vanilla
+from engramma.methods.method import NUMBER, Awake, Method, Now, Size, Vanilla
 from engramma.methods.penalty import EWC, L2, MAS, SI, Anchored
 from engramma.methods.replay import Buffer, Pseudorehearsal, Rehearsal
 from engramma.network import DenseMemory, Items, Relaxed, Response
@@ -243,10 +243,18 @@ class Allocation(Method):
     @classmethod
     def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
         beside, own = BESIDE[settings.get("beside", cls.beside)], settings.get("beside_strength")
-        learn = cls.memories(settings, size.memories, size.tasks)[1]
-        each = beside.held({}, own, size._replace(memories=learn))
+        each = beside.held({}, own, size._replace(memories=size.awake))
         kept = sum(beside.rehearsed({}, own, size.items, 1)) * size.tasks  # by all groups
-        return size.memories // learn * each + kept * size.neurons
+        return size.memories // size.awake * each + kept * size.neurons
+
+    @classmethod
+    def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        del strength
+        groups = settings.get("groups") or size.tasks
+        own = NUMBER * (size.tasks + 2 * groups)  # the group of each task; mean and deviation of each group
+        kind, many = BESIDE[settings.get("beside", cls.beside)], min(groups, size.tasks)
+        part = size._replace(memories=size.awake, tasks=size.tasks / many)
+        return own + many * kind.kept({}, settings.get("beside_strength"), part)
 
     def start(self, theta: Tensor) -> Allotted:
         none = theta.new_zeros(len(theta), 0)

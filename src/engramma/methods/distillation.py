@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from engramma.methods.method import Awake, Method, Now, Size
+from engramma.methods.method import NUMBER, Awake, Method, Now, Size
 from engramma.methods.replay import Replay, check_proportion
 from engramma.network import DenseMemory, Items
 from engramma.optimiser import per_replica
@@ -41,6 +41,10 @@ class DER(Replay):
                 raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
         if self.alpha + self.beta == 0:
             raise ValueError("alpha or beta must be above 0")
+
+    @classmethod
+    def item(cls, size: Size) -> float:
+        return size.visible * size.pixel / 8 + NUMBER * size.scored  # its target is numbers
 
     def keep(self, now: Now, theta: Tensor, count: int) -> tuple[Items, Tensor]:
         items, both = now.task.train.row(slice(0, count)).expand(len(theta)), self.alpha + self.beta
@@ -79,6 +83,11 @@ class LwF(Method):
     @classmethod
     def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
         return 2 * size.items * size.neurons if strength else 0  # the items as they are shown
+
+    @classmethod
+    def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        del settings, strength, size
+        return 0  # what the network answers it is asked anew
 
     def start(self, theta: Tensor) -> Taught:
         return Taught(None)

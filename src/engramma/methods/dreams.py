@@ -22,7 +22,7 @@ from torch import Tensor
 
 from engramma.methods.allocation import clustered
 from engramma.methods.distillation import answers
-from engramma.methods.method import Awake, Method, Now, Size
+from engramma.methods.method import NUMBER, Awake, Method, Now, Size
 from engramma.methods.replay import check_proportion, limit, proportion_counts
 from engramma.network import DenseMemory, Items
 from engramma.replicas import Replicas
@@ -71,6 +71,15 @@ class Dreams(Method):
     def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
         kept = size.tasks * (size.scored * size.neurons + size.memories)
         return kept + (strength or 0) * size.items * (4 * size.neurons + 6 * size.memories)  # while they form
+
+    @classmethod
+    def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        del strength
+        if settings.get("of", cls.of) == "memories":
+            return NUMBER * size.tasks * size.memories
+        kinds = 1 if size.visible == size.neurons else size.scored
+        centres = kinds * settings.get("centres", cls.centres)
+        return size.tasks * centres * (size.visible + NUMBER)  # a byte a pixel, and the share of each
 
     def start(self, theta: Tensor) -> Dreamt:
         return Dreamt((), (), None)

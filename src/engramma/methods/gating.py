@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from engramma.methods.allocation import taken
-from engramma.methods.method import Awake, Method, Now, Size, Vanilla
+from engramma.methods.method import NUMBER, Awake, Method, Now, Size, Vanilla
 from engramma.methods.moments import EWCMoments
 from engramma.methods.penalty import EWC, L2, MAS, SI, Anchored, Penalty
 from engramma.network import DenseMemory, Response
@@ -88,8 +88,14 @@ class XdG(Method):
         if not strength:
             return 0
         penalty = HOLD[settings.get("beside", cls.beside)]
-        both = cls.memories(settings, size.memories, size.tasks)  # all, and those that learn
-        return sum(penalty.held({}, strength, size._replace(memories=count)) for count in both)
+        return sum(penalty.held({}, strength, size._replace(memories=n)) for n in (size.memories, size.awake))
+
+    @classmethod
+    def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        places = NUMBER * size.tasks * size.awake
+        if not strength:
+            return places
+        return places + HOLD[settings.get("beside", cls.beside)].kept({}, strength, size)
 
     def start(self, theta: Tensor) -> Gates:
         none = torch.zeros(len(theta), 0, 0, dtype=torch.long, device=theta.device)

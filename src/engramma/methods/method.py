@@ -8,6 +8,7 @@ state has after a task hangs on the tasks alone, not on what was learned: by the
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple, get_args, get_type_hints
 
@@ -28,22 +29,38 @@ class Now(NamedTuple):
     tasks: int = 1  # how many there will be
 
 
-class Size(NamedTuple):
-    """What hangs on the size of a run in what a method costs."""
-
-    memories: int  # in all
-    neurons: int
-    scored: int  # of these
-    items: int  # to learn, of a task
-    tasks: int
-
-
 class Awake(NamedTuple):
     """Which memories learn a task, and what they begin with; all others sleep, and cost nothing."""
 
     state: Any  # the method's
     memories: slice | Tensor  # one for all replicas, or (R,K) the places of each replica's
     theta: Tensor  # (R,K,N)
+
+
+NUMBER = 8  # bytes: memories are of double precision
+
+
+class Size(NamedTuple):
+    """The size of a run, on which it depends what a method holds and keeps."""
+
+    memories: int  # all
+    awake: int  # of them, those that learn at once
+    neurons: int
+    visible: int  # of them, those that are shown
+    scored: int  # and those that are asked for; of an associative memory, all are both
+    items: int  # that a task has to learn
+    tasks: float
+    pixel: int = 1  # bits of a visible neuron: one that is -1 or +1 has one
+
+    @property
+    def item(self) -> float:
+        """Bytes of an item with its label, a bit a class."""
+        return (self.visible * self.pixel + self.scored) / 8
+
+    @property
+    def array(self) -> int:
+        """Bytes of an array of the size of all memories."""
+        return NUMBER * self.memories * self.neurons
 
 
 @dataclass(frozen=True)
@@ -92,6 +109,13 @@ class Method:
         hooks = ("start", "steer", "observe", "consolidate")
         arrays = 0 if all(_same(cls, hook) for hook in hooks) else 6 + 4 * (size.tasks - 1)
         return arrays * size.memories * size.neurons
+
+    @classmethod
+    def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        """Bytes that it has to keep after the last task, beside the network: of its state what a further task
+        would need. A neuron of an item is a bit, a number of double precision eight bytes. NaN: not said."""
+        del settings, strength, size
+        return 0 if all(_same(cls, hook) for hook in ("start", "awaken", "consolidate")) else math.nan
 
     def start(self, theta: Tensor) -> Any:
         """State before the first task."""

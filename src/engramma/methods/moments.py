@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engramma.methods.method import Now, Size
+from engramma.methods.method import NUMBER, Now, Size
 from engramma.methods.penalty import EWC, MAS, SI, Anchored, Penalty
 from engramma.network import Items
 from engramma.optimiser import per_replica
@@ -40,6 +40,12 @@ class Moments(Penalty):
     def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
         # An A a task, as if no two replicas shared one, and those that a new one is made of.
         return 10 * size.memories * size.neurons + (size.tasks + 3) * size.neurons**2
+
+    @classmethod
+    def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        terms = size.tasks if settings.get("merge", cls.merge) == "separate" else 1
+        own = NUMBER * terms * (size.memories + size.visible**2)  # F and A of every term
+        return super().kept(settings, strength, size) + own
 
     def steer(self, state: Anchored, now: Now, theta: Tensor, grad: Tensor) -> Tensor:
         step = super().steer(state, now, theta, grad)

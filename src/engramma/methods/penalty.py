@@ -62,6 +62,10 @@ class Penalty(Method):
     def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
         return 6 * size.memories * size.neurons
 
+    @classmethod
+    def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        return 2 * size.array  # W and P
+
     @abstractmethod
     def importance(self, state: Anchored, now: Now, theta: Tensor) -> Tensor:
         """(R,M,N): omega of the task just learned."""

@@ -64,6 +64,10 @@ class Projection(Method):
         earlier = max(1, size.tasks - 1)
         return 4 * earlier * size.memories * size.neurons  # two gradients of each, in float64
 
+    @classmethod
+    def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        return size.tasks * round((strength or 0) * size.items) * size.item
+
     @abstractmethod
     def references(self, buffer: list[Items], now: Now, theta: Tensor) -> Tensor:
         """(R,K,M,N): gradients that the step must not point against."""

@@ -57,6 +57,17 @@ class Replay(Method):
     def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
         return 0  # the buffer is items
 
+    @classmethod
+    def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        capacity, own = settings.get("capacity"), round((strength or 0) * size.items)
+        each = own if capacity is None else min(size.items, capacity // size.tasks)
+        return size.tasks * each * cls.item(size)
+
+    @classmethod
+    def item(cls, size: Size) -> float:
+        """Bytes of an item as it is kept."""
+        return size.item
+
     @abstractmethod
     def keep(self, now: Now, theta: Tensor, count: int) -> tuple[Items, Tensor]:
         """`count` items that stand for the task just learned, and facts (R, ...) about them."""
@@ -114,6 +125,10 @@ class Pseudorehearsal(Replay):
     label: Literal["strongest", "relaxed"] = "strongest"
     steps: int = 100
     temperature: float | None = None
+
+    @classmethod
+    def item(cls, size: Size) -> float:
+        return size._replace(pixel=1).item  # a state of -1 and +1, whatever the items are
 
     def __post_init__(self) -> None:
         super().__post_init__()

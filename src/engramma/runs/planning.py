@@ -12,7 +12,8 @@ import torch
 
 from engramma.checks import method_class, stream_class
 from engramma.experiment import Experiment
-from engramma.methods.method import Method, Size
+from engramma.methods.method import Method
+from engramma.store.scores import size_of
 
 SHARE = 0.8  # of the device's free memory
 CPU_SHARE = 0.5  # of the free memory of a machine that has other things to do
@@ -96,8 +97,7 @@ def memory(experiments: Sequence[Experiment]) -> int:
     test = first.items - items if first.stream != "states" else items
     kept_rows = count if extra or guarded else rows
     total, awake = memories(first)
-    size = Size(total, neurons, scored, items, tasks)
-    held = max(method.held(e.settings, e.strength, size) for e in experiments)
+    held = max(method.held(e.settings, e.strength, size_of(dict(e))) for e in experiments)
     apart = 0 if method.awaken is Method.awaken else 4 * total
     arrays = count * (neurons * (8 * awake + apart) + held)
     whole = 0 if method.consolidate is Method.consolidate else 8 * items

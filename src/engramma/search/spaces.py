@@ -140,26 +140,40 @@ def strength_of(method: str, vertex: float, told: Mapping[str, Any], how: How) -
         told = {**told, "strength": 1.0}  # of no account: the search is for it
     known = method if study_of(method) else "ewc"  # one of one's own: the sizes of the paper's searches
     base, scale = _base(known, method, vertex, told, how.scale)
-    made = strength_search(base, scale, how.seeds, how.trials, pair(how.span), how.even)
-    return replace(made, batch=how.batch, prune=how.prune)
+    return _told(base, scale, how, pair(how.span))
 
 
 def rows_of(
     name: str, rows: list[str] | None, vertices: list[float] | None, told: Mapping[str, Any], how: How
 ) -> list[Search]:
-    """An even search for the strength of every row of a study that has a search, or of the `rows` named, with
-    the settings of its runs but for what was told."""
+    """An even search for the strength of every row of a study that has one to be searched, or of the `rows`
+    named, with the settings of its runs but for what was told. Between which strengths, says the study."""
     study, scale = studies.load(name), how.scale or "demo"
     runs = studies.changed(study.runs(scale, [how.seeds[0]], vertices, rows), told)
-    found: dict[tuple[str, float], Search] = {}
+    found: dict[str, Search] = {}
     for row, base in runs:
-        ends = study.searched(row, base.vertex, scale)
-        if (row, base.vertex) not in found and (ends or rows):
-            made = strength_search(base, scale, how.seeds, how.trials, pair(how.span) or ends, True)
-            found[row, base.vertex] = replace(made, batch=how.batch, prune=how.prune)
+        ends, key = pair(how.span) or study.searched(row, base.vertex, scale), base.canonical("strength")
+        if ends and key not in found:
+            found[key] = _told(base, scale, replace(how, even=True), ends)
     if not found:
-        raise ValueError(f"study must have searches for strengths, and {name} has none")
+        named = ", ".join(dict.fromkeys(run.row for run in runs))
+        raise ValueError(f"study must say where strengths are searched; {study.name} does not for {named}")
     return list(found.values())
+
+
+def _told(base: Experiment, scale: str, how: How, ends: tuple[float, float] | None) -> Search:
+    trials = how.trials or (EVEN if how.even else None)
+    made = replace(strength_search(base, scale, how.seeds, trials, ends), batch=how.batch, prune=how.prune)
+    return even(made) if how.even else made
+
+
+def even(search: Search) -> Search:
+    """All its trials evenly from end to end of its range, to be trained together."""
+    if search.kind != "lambda":
+        return replace(search, even=True)
+    low, high, last = search.low, search.high, max(search.trials - 1, 1)
+    steps = [low * (high / low) ** (k / last) for k in range(search.trials)]
+    return replace(search, even=True, points=tuple((("strength", float(f"{s:.3g}")),) for s in steps))
 
 
 def pair(span: Sequence[float] | None) -> tuple[float, float] | None:
@@ -206,23 +220,16 @@ def strength_search(
     seeds: tuple[int, ...],
     trials: int | None = None,
     span: tuple[float, float] | None = None,
-    even: bool = False,
 ) -> Search:
-    """Over lambda: START evenly spaced, then as the sampler says; `even`: all of them, from end to end. Over
-    proportions: all evenly spaced."""
+    """Over lambda: START evenly spaced, then as the sampler says. Over proportions: all evenly spaced."""
     kind = strength_kind(base.method)
     if kind == "proportion":
         low, high = span or (0.0, 1.0)
         count = trials or 11
         steps = [low + (high - low) * k / max(count - 1, 1) for k in range(count)]
         points = tuple((("strength", min(max(round(step, 6), low), high)),) for step in steps)
-        return Search(base, kind, seeds, count, low, high, points, even=even)
+        return Search(base, kind, seeds, count, low, high, points)
     low, high = span or default_range(base, scale)
-    if even:
-        count = trials or EVEN
-        steps = [low * (high / low) ** (k / max(count - 1, 1)) for k in range(count)] if low > 0 else []
-        points = tuple((("strength", float(f"{step:.3g}")),) for step in steps)
-        return Search(base, kind, seeds, count, low, high, points, even=True)
     count = 100 if trials is None else trials
     steps = [low * (high / low) ** ((k + 0.5) / START) for k in range(START)] if 0 < low < high else []
     points = tuple((("strength", float(f"{step:.6g}")),) for step in _scattered(steps))

@@ -16,7 +16,7 @@ import numpy as np
 
 from engramma.paper import numbers as paper
 from engramma.show import select as trials
-from engramma.store.scores import Recorded, diverged, values
+from engramma.store.scores import OF_DESCRIPTION, Recorded, diverged, values
 
 FLOOR = 0.03  # a difference this small is never held against a cell
 RULE = f"|difference| ≤ max({FLOOR:g}, 2 · pooled sd), with pooled sd = √((s₁² + s₂²)/2)"
@@ -54,6 +54,7 @@ class Cell:
     facts: dict[str, Any] = field(default_factory=dict)  # further columns of the CSV
     best: bool = False
     alike: bool = True  # the runs had the paper's settings: else its number is shown, and nothing is judged
+    digits: int = 3  # of the mean, as it is written
 
     @classmethod
     def of(
@@ -66,7 +67,8 @@ class Cell:
     ) -> Cell:
         """What runs scored that differ in nothing but their seed; others are refused."""
         trials.check_alike(records, where)
-        return cls(values(records, measure, score), diverged(records), **known)
+        digits = 0 if measure in OF_DESCRIPTION else 3
+        return cls(values(records, measure, score), diverged(records), digits=digits, **known)
 
     @property
     def missing(self) -> bool:

@@ -36,5 +36,6 @@ def vertex(n: float) -> str:
 
 
 def spread(mean: float, sd: float, digits: int = 3) -> str:
-    """A single trial has no deviation, and none is written."""
-    return f"{mean:.{digits}f}" + ("" if math.isnan(sd) else f"±{sd:.{digits}f}")
+    """A single trial has no deviation, and none is written; nor have bytes, where all trials keep as many."""
+    alone = math.isnan(sd) or (digits == 0 and sd == 0)
+    return f"{mean:,.{digits}f}" + ("" if alone else f"±{sd:,.{digits}f}")

@@ -6,7 +6,7 @@ typeset.py writes them as text.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +16,15 @@ from engramma.paper import numbers as paper
 from engramma.show import labels
 from engramma.show import select as trials
 from engramma.show.agreement import FLOOR, RULE, Cell, LambdaCell, Line, Table
-from engramma.store.scores import Recorded, diverged, scored
+from engramma.store.scores import LOW, Recorded, diverged, scored, value
 
 if TYPE_CHECKING:
     from engramma.search.choice import Choice
 
 
-def table2(records: Sequence[Recorded], score: str | None = None) -> Table:
-    """Average accuracy, or another score, of the 13 rows at the paper's four vertices, beside the paper's."""
+def table2(records: Sequence[Recorded], score: str | None = None, measure: str = "average") -> Table:
+    """Average accuracy, or another score, of the 13 rows at the paper's four vertices, beside the paper's;
+    or another measure, of which the paper has none."""
     rows, alike = trials.by_row(records), not trials.unlike_paper(records)
     places = {key: trials.group(some, "vertex") for key, some in rows.items()}
     tried = {row.category for row in paper.rows() if places.get(row.key, {}).keys() & {*paper.vertices()}}
@@ -38,20 +39,24 @@ def table2(records: Sequence[Recorded], score: str | None = None) -> Table:
             cell = Cell.of(
                 found,
                 f"{labels.row(*row.key)}, {labels.vertex(vertex)}",
-                score=score,
-                printed=paper.printed(row, vertex),
+                measure,
+                score,
+                printed=paper.printed(row, vertex) if measure == "average" else None,
                 facts={"method": row.method, "vertex": vertex, "strength": strength},
                 alike=alike,
             )
             cells.append(cell)
         lines.append(Line(row.label, tuple(cells), row.category))
-    lines = _mark_best(lines)
+    lines = _mark_best(lines, lowest=measure in LOW)
     made = Table("table2", "", tuple(map(labels.vertex, paper.vertices())), lines, paper.categories())
+    what = _said(measure, score or "accuracy")
     caption = (
-        f"Average {_written(score or 'accuracy')} after the last task, {_scale(records)}: mean ± sample "
-        f"standard deviation over {_count(lines)} a cell; the best of each category in bold. "
-        "Below it the paper's mean"
+        f"{what}, {_scale(records)}: mean ± sample standard deviation over {_count(lines)} a cell; the best "
+        "of each category in bold"
     )
+    if measure != "average":
+        return replace(made, caption=f"{caption}{_absent(lines)}.")
+    caption += ". Below it the paper's mean"
     if alike:
         caption += f", our difference from it, and ✓ where the two agree: {RULE}. {made.count}"
     caption += f"{_absent(lines)}.{_other_setting(records)} {made.caution}"
@@ -163,18 +168,117 @@ def scores(
             found = places.get((*key, place), [])
             cells.append(Cell.of(found, where, measure, score, facts={column: place}))
         lines.append(Line(label, tuple(cells)))
-    lines = _mark_best(lines, lowest=measure == "forgetting")
+    return _of_scores("scores", records, across, lines, column, measure, score)
+
+
+def rows(
+    records: Sequence[Recorded],
+    names: Sequence[str],
+    score: str | None = None,
+    measure: str = "average",
+    against: str | None = None,
+) -> Table:
+    """The rows of a study at its vertices, whatever strength a row has at each; `names` are the row of each
+    record. `against`: how much more than the row of that name has, run by run of one seed."""
+    some = scored(records, score)
+    kept = {id(record) for record in some}
+    found: dict[str, list[Recorded]] = {}
+    for name, record in zip(names, records, strict=True):
+        if id(record) in kept:
+            found.setdefault(name, []).append(record)
+    if against is not None and against not in found:
+        raise ValueError(f"against must be one of {', '.join(found)}, not {against!r}")
+    # What differs in a row at one vertex, as numbers of tasks do, makes several lines of it.
+    cells = [one for own in found.values() for one in trials.group(own, "vertex").values()]
+    told = sorted({name for one in cells for name in trials.differing(one, ("seed",))})
+    places = {
+        (name, key[2:], key[0]): one
+        for name, own in found.items()
+        for key, one in trials.group(own, "vertex", "method", *told).items()
+    }
+    across = sorted({vertex for _, _, vertex in places})
+    lines = []
+    for name, key in dict.fromkeys((name, key) for name, key, _ in places):
+        label = _row_label(name, dict(zip(told, key, strict=True)))
+        cells = []
+        for vertex in across:
+            own = places.get((name, key, vertex), [])
+            where, facts = f"{label}, {labels.vertex(vertex)}", {"vertex": vertex}
+            if own:
+                facts["strength"] = trials.strength(own[0])
+            cell = Cell.of(own, where, measure, score, facts=facts)
+            if against is not None:
+                cell = replace(
+                    cell, values=_more(own, places.get((against, key, vertex), []), measure, score)
+                )
+            cells.append(cell)
+        lines.append(Line(label, tuple(cells)))
+    made = _of_scores("rows", some, across, tuple(lines), "vertex", measure, score)
+    if against is None:
+        return made
+    caption = f"{made.caption.rstrip('.')}. Differences from {_row_label(against)}, run by run of one seed."
+    return replace(made, caption=caption)
+
+
+def _more(own: Sequence[Recorded], others: Sequence[Recorded], measure: str, score: str | None) -> np.ndarray:
+    """(pairs,) how much more each run has than the other of its seed, where both finished."""
+    theirs = {trials.setting(record, "seed"): value(record, measure, score) for record in others}
+    mine = [(value(r, measure, score), theirs.get(trials.setting(r, "seed"), math.nan)) for r in own]
+    apart = np.array([ours - other for ours, other in mine], dtype=np.float64)
+    return apart[np.isfinite(apart)]
+
+
+def _row_label(name: str, told: Mapping[str, Any] = {}) -> str:
+    """rehearsal@0.05 as "Rehearsal 0.05", a row that is no method by its own name; then what else is told."""
+    method, _, proportion = name.partition("@")
+    rest = dict(told)
+    who = labels.run(method, rest.pop("strength", None))
+    return ", ".join([" ".join(filter(None, [who, proportion])), *_told(rest)])
+
+
+def _of_scores(
+    name: str,
+    records: Sequence[Recorded],
+    across: Sequence[Any],
+    lines: Sequence[Line],
+    column: str,
+    measure: str,
+    score: str | None,
+) -> Table:
+    lines = _mark_best(lines, lowest=measure in LOW)
     heads = tuple(labels.vertex(v) if column == "vertex" else f"{column} {v}" for v in across)
-    what = score or next(iter(records[0].scores))
     caption = (
-        f"{measure.replace('_', ' ').capitalize()} of {_written(what)}, {_scale(records)}: mean ± "
+        f"{_said(measure, score or next(iter(records[0].scores)))}, {_scale(records)}: mean ± "
         f"sample standard deviation over {_count(lines)} a cell; the best of each column in bold"
         f"{_absent(lines)}."
     )
-    return Table("scores", caption, heads, lines)
+    return Table(name, caption, heads, lines)
 
 
-TABLES: dict[str, Callable[..., Table]] = {"table1": table1, "table2": table2, "scores": scores}
+TABLES: dict[str, Callable[..., Table]] = {
+    "table1": table1,
+    "table2": table2,
+    "scores": scores,
+    "rows": rows,
+}
+
+
+WORDS = {
+    "average": "Average {} after the last task",
+    "smallest_own": "Smallest {} of a task just after it was learned",
+    "plasticity": "Average {} of the tasks just after each was learned",
+    "forgetting": "Forgetting: best {} of a task before the last one, less its final",
+    "backward_transfer": "Backward transfer: final {} of a task, less that just after it was learned",
+    "forward_transfer": "Forward transfer: {} of a task just before it is learned, less that untrained",
+    "min_accuracy": "Worst {} of a task at any evaluation after it was learned",
+    "stability_gap": "Stability gap: {} that a task loses while another is learned, and has again after it",
+    "bytes_kept": "Bytes that the method keeps beside the network",
+    "items_learned": "Items shown to all memories",
+}
+
+
+def _said(measure: str, score: str) -> str:
+    return WORDS[measure].format(_written(score))
 
 
 def _written(score: str) -> str:
@@ -220,12 +324,15 @@ def _label(settings: dict[str, Any]) -> str:
     """ "Rehearsal 0.5, tasks 10": a method with its strength, then what else is told."""
     rest = dict(settings)
     who = labels.run(rest.pop("method"), rest.pop("strength", None)) if "method" in rest else ""
-    told = [
+    return ", ".join(filter(None, [who, *_told(rest)]))
+
+
+def _told(settings: dict[str, Any]) -> list[str]:
+    return [
         f"{name} {given:g}" if isinstance(given, float) else f"{name} {given}"
-        for name, given in rest.items()
+        for name, given in settings.items()
         if given is not None
     ]
-    return ", ".join(filter(None, [who, *told]))
 
 
 def _scale(records: Sequence[Recorded]) -> str:

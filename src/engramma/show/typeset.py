@@ -30,7 +30,7 @@ def faces(cell: Cell | LambdaCell, wide: bool = False) -> tuple[str, str]:
     if not len(cell.values):
         own = f"diverged{lost}" if lost else MISSING
     else:
-        own = spread(cell.mean, cell.sd) + lost
+        own = spread(cell.mean, cell.sd, cell.digits) + lost
     if cell.printed is None:
         return own, ""
     beside = spread(cell.printed.mean, cell.printed.sd if wide else math.nan)

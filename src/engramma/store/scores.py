@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -9,6 +10,8 @@ import numpy as np
 import torch
 
 from engramma import measures
+from engramma.checks import method_class, stream_class
+from engramma.methods.method import NUMBER, Size
 
 
 class Recorded(Protocol):
@@ -28,12 +31,62 @@ class Recorded(Protocol):
     def memories(self, task: int) -> np.ndarray | None: ...
 
 
-MEASURES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+Tensor = torch.Tensor
+
+
+def bytes_kept(told: Mapping[str, Any]) -> float:
+    """What the method of a run has to keep after its last task, beside the network; NaN where it does not
+    say."""
+    method = method_class(told["method"])
+    return float(method.kept(told["settings"], told["strength"], size_of(told)))
+
+
+def size_of(told: Mapping[str, Any]) -> Size:
+    """The size of a run, by its description."""
+    method, stream = method_class(told["method"]), stream_class(told["stream"])
+    neurons, scored, items = stream.sizes(told)
+    return Size(
+        *method.memories(told["settings"], told["memories"], told["tasks"]),
+        neurons,
+        neurons if stream.autoassociative else neurons - scored,
+        scored,
+        items,
+        told["tasks"],
+        1 if told["binary"] else 8 * NUMBER,
+    )
+
+
+def items_learned(told: Mapping[str, Any]) -> float:
+    """How many items a run shows to all of its memories: each counts once an epoch, those of the task, those
+    learned beside it and those that the method looks at in a step; of fewer memories, which cost less, as
+    many as they are a share of those the run asks for."""
+    method, (_, _, items) = method_class(told["method"]), stream_class(told["stream"]).sizes(told)
+    awake = method.memories(told["settings"], told["memories"], told["tasks"])[1]
+    shown, size = 0.0, told["batch_size"]
+    for task in range(told["tasks"]):
+        beside, guarded = method.rehearsed(told["settings"], told["strength"], items, task)
+        batch = items if size is None else items + beside if size == "all" else size
+        shown += items + beside + math.ceil((items + beside) / batch) * guarded
+    return told["epochs"] * shown * awake / told["memories"]
+
+
+OF_SCORES: dict[str, Callable[[Tensor], Tensor]] = {
     "average": measures.average,
     "smallest_own": measures.smallest_own,
+    "plasticity": measures.plasticity,
     "forgetting": measures.forgetting,
     "backward_transfer": measures.backward_transfer,
 }
+OF_CURVES: dict[str, Callable[[Tensor, Sequence[int]], Tensor]] = {
+    "min_accuracy": measures.min_accuracy,
+    "stability_gap": measures.stability_gap,
+}
+OF_DESCRIPTION: dict[str, Callable[[Mapping[str, Any]], float]] = {
+    "bytes_kept": bytes_kept,
+    "items_learned": items_learned,
+}
+MEASURES = (*OF_SCORES, "forward_transfer", *OF_CURVES, *OF_DESCRIPTION)
+LOW = ("forgetting", "stability_gap", *OF_DESCRIPTION)  # the lower, the better
 
 
 def value(record: Recorded, measure: str = "average", score: str | None = None) -> float:
@@ -45,8 +98,35 @@ def value(record: Recorded, measure: str = "average", score: str | None = None) 
         raise ValueError(f"score must be one of {', '.join(record.scores)}, not {name!r}")
     if record.diverged is not None:
         return float("nan")
-    table = torch.as_tensor(np.asarray(record.scores[name], dtype=np.float64))
-    return float(MEASURES[measure](table[None])[0])
+    if measure in OF_DESCRIPTION:
+        return OF_DESCRIPTION[measure](record.description)
+    table = _tensor(record.scores[name])
+    if measure in OF_SCORES:
+        return float(OF_SCORES[measure](table))
+    if name not in record.curves:
+        raise ValueError(f"{measure} must be left out: run {_named(record)} has no curve of {name}")
+    curve = _tensor(record.curves[name])
+    if measure == "forward_transfer":
+        return float(measures.forward_transfer(table, curve[0]))
+    return float(OF_CURVES[measure](curve, _ends(record)))
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    return torch.as_tensor(np.asarray(array, dtype=np.float64))
+
+
+def _named(record: Recorded) -> str:
+    told = record.description
+    return f"{told.get('method')}, n = {told.get('vertex')}, seed {told.get('seed')}"
+
+
+def _ends(record: Recorded) -> list[int]:
+    """Which points of its curves are those after each task."""
+    epochs, marks = int(record.description["epochs"]), record.curves["epoch"].tolist()
+    try:
+        return [marks.index(epochs * (task + 1)) for task in range(int(record.description["tasks"]))]
+    except ValueError:
+        raise ValueError(f"run {_named(record)} was not measured after each of its tasks") from None
 
 
 def values(records: Iterable[Recorded], measure: str = "average", score: str | None = None) -> np.ndarray:

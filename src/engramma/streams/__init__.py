@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engramma.streams.pixels import KINDS, ClassStream, partial_permutation, rotate
+from engramma.streams.pixels import KINDS, ClassStream, DomainStream, partial_permutation, rotate
 from engramma.streams.states import StateStream
 from engramma.streams.stream import Stream, Task, View, labelled
 
@@ -10,6 +10,7 @@ STREAMS: dict[str, type[Stream]] = {
     "permuted": ClassStream,
     "rotated": ClassStream,
     "split": ClassStream,
+    "domains": DomainStream,
     "states": StateStream,
 }
 
@@ -17,6 +18,7 @@ __all__ = [
     "KINDS",
     "STREAMS",
     "ClassStream",
+    "DomainStream",
     "StateStream",
     "Stream",
     "Task",

@@ -53,14 +53,21 @@ class Dataset:
 
 
 def load(name: str, data_dir: str | Path | None = None) -> Dataset:
-    """`mnist`, `digits`, or the path of an .npz file with arrays x and y."""
+    """`mnist`, `digits`, or the path of an .npz file with arrays x and y or of a folder of IDX files."""
     if name == "digits":
         return digits()
     if name == "mnist":
         return mnist(data_dir)
     if name.endswith(".npz"):
         return from_npz(name)
-    raise DataError(f"data must be mnist, digits or the path of an .npz file, not {name!r}")
+    if is_path(name) and Path(name).is_dir():
+        return from_idx(name)
+    raise DataError(f"data must be mnist, digits or the path of an .npz file or of a folder, not {name!r}")
+
+
+def is_path(name: str) -> bool:
+    """Whether it is a file or a folder that is named: a folder has a slash, ./fashion, as mnist has not."""
+    return name.endswith(".npz") or "/" in name or os.sep in name
 
 
 def kept(name: str, data_dir: str | Path | None = None) -> Dataset:
@@ -159,6 +166,29 @@ def from_npz(path: str | Path) -> Dataset:
         raise DataError(f"{path}: not an .npz of plain arrays x and y ({error})") from None
 
 
+def from_idx(folder: str | Path) -> Dataset:
+    """Images and labels in the files that MNIST, Fashion-MNIST, KMNIST and EMNIST come in, gzipped or not:
+    every file *images-idx3* with the *labels-idx1* of the same name, all as one set."""
+    folder = Path(folder)
+    images = sorted(folder.glob("*images-idx3*"))
+    if not images:
+        raise DataError(f"{folder}: no files *images-idx3* in it, as MNIST's are named")
+    x, y = [], []
+    for file in images:
+        own = file.name.replace("images-idx3", "labels-idx1")
+        labels = next((p for p in (folder / own, folder / f"{own}.gz") if p.is_file()), None)
+        if labels is None:
+            raise DataError(f"{folder}: {file.name} is there, and {own} is not")
+        try:
+            x.append(_idx(file))
+            y.append(_idx(labels))
+        except (OSError, EOFError, struct.error, ValueError, IndexError) as error:
+            raise DataError(f"{folder}: {file.name} or its labels are damaged: {error}") from None
+    if len({each.shape[1:] for each in x}) > 1:
+        raise DataError(f"{folder}: its images must all have one height and width")
+    return from_arrays(np.concatenate(x), np.concatenate(y).astype(np.int64), folder.name)
+
+
 def mnist(data_dir: str | Path | None = None) -> Dataset:
     """MNIST's 60,000 training and 10,000 test digits, as one set of 70,000."""
     folder = mnist_folder(data_dir)
@@ -207,7 +237,8 @@ def _verify(folder: Path) -> None:
 
 
 def _idx(path: Path) -> np.ndarray:
-    raw = gzip.decompress(path.read_bytes())
+    raw = path.read_bytes()
+    raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
     dimensions = raw[3]
     shape = struct.unpack(f">{dimensions}I", raw[4 : 4 + 4 * dimensions])
     return np.frombuffer(raw, np.uint8, offset=4 + 4 * dimensions).reshape(shape)

@@ -1,5 +1,9 @@
 """Class streams: tasks that are views of one data set: pixels permuted, images rotated, or classes split.
 
+Classes can be split in the three settings of van de Ven et al. (2022): with neurons that say which task an
+item is of (`split` with `task_id`: task-incremental), without them (class-incremental), and with class
+neurons that all tasks share (`domains`: domain-incremental).
+
 Every seed has its own sample of items, its own permutations (angles, classes) and its own split
 into training and test items. A class stream's neurons are pixels, then task id, then classes.
 """
@@ -8,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Self
@@ -121,10 +125,17 @@ class ClassStream(Stream):
     def _candidates(self, seed: int, task: int) -> np.ndarray:
         if self.kind != "split":
             return np.arange(len(self.dataset))
-        order = generator(seed, "classes").permutation(self.classes)
-        return np.flatnonzero(
-            np.isin(self.dataset.y, np.array_split(order, self.distinct)[self._which(task)])
-        )
+        return np.flatnonzero(np.isin(self.dataset.y, self._share(seed, task)))
+
+    def _share(self, seed: int, task: int) -> np.ndarray:
+        """The classes of a task, where they are split."""
+        order = generator(seed, "classes").permutation(self.dataset.classes)
+        return np.array_split(order, self.distinct)[self._which(task)]
+
+    def _labels(self, seed: int, task: int, chosen: np.ndarray) -> np.ndarray:
+        """Which class neuron is on for an item."""
+        del seed, task
+        return self.dataset.y[chosen]
 
     def view(self, seed: int, task: int) -> View:
         """The items, permutation and angle of one task of one seed."""
@@ -154,7 +165,9 @@ class ClassStream(Stream):
 
     def _items(self, task: int, parts: list[tuple[np.ndarray, View]]) -> Items:
         states = torch.stack([self._states(task, chosen, view) for chosen, view in parts])
-        y = torch.as_tensor(np.stack([self.dataset.y[chosen] for chosen, _ in parts])).to(self.device)
+        rows = zip(self.replicas.rows, parts, strict=True)
+        labels = np.stack([self._labels(seed, task, chosen) for seed, (chosen, _) in rows])
+        y = torch.as_tensor(labels).to(self.device)
         return labelled(states, y, self.classes, task, self.dtype, self.kernel)
 
     def _states(self, task: int, chosen: np.ndarray, view: View) -> Tensor:
@@ -188,6 +201,41 @@ class ClassStream(Stream):
                     state.update(np.ascontiguousarray(part, dtype=np.int64).tobytes())
                 state.update(repr((view.angle, self._threshold, self.binary, self.task_id)).encode())
         return state.hexdigest()
+
+
+@dataclass(frozen=True)
+class DomainStream(ClassStream):
+    """Split, but all tasks have the same class neurons: the first is on for the first class of each task, and
+    so on. What changes from task to task is what a label looks like (domain-incremental learning)."""
+
+    suits: ClassVar[dict[str, Any]] = {"task_id": False}
+
+    kind: str = field(default="split", init=False)
+
+    @property
+    def classes(self) -> int:
+        return _most(self.dataset.classes, self.distinct)
+
+    @classmethod
+    def sizes(cls, settings: Mapping[str, Any]) -> tuple[int, int, int]:
+        neurons, classes, items = super().sizes(settings)
+        order = settings["order"]
+        few = _most(classes, settings["tasks"] if order is None else max(order) + 1)
+        return neurons - classes + few, few, items
+
+    def _labels(self, seed: int, task: int, chosen: np.ndarray) -> np.ndarray:
+        place = np.zeros(self.dataset.classes, dtype=np.int64)
+        share = self._share(seed, task)
+        place[share] = np.arange(len(share))
+        return place[self.dataset.y[chosen]]
+
+    def hash(self) -> str:
+        return hashlib.sha256(f"{super().hash()} by their place in a task".encode()).hexdigest()
+
+
+def _most(classes: int, tasks: int) -> int:
+    """Classes of the largest task."""
+    return -(-classes // tasks)
 
 
 def partial_permutation(size: int, fraction: float, draw: np.random.Generator) -> np.ndarray:

@@ -24,7 +24,7 @@ from engramma import measures
 from engramma.kernels import reference
 from engramma.network import DenseMemory, Items
 from engramma.replicas import Replicas
-from engramma.streams.datasets import kept
+from engramma.streams.datasets import is_path, kept
 
 
 class Task(NamedTuple):
@@ -47,7 +47,7 @@ class Stream(ABC):
     """Base of every stream. A class of one's own has `replicas` and `tasks` as fields, says how many neurons
     and classes there are, and makes a task; the rest it has from here, and may say better."""
 
-    sources: ClassVar[tuple[str, ...]] = ("own",)  # what the setting `data` may be, beside an .npz file
+    sources: ClassVar[tuple[str, ...]] = ("own",)  # what the setting `data` may be, beside a path
     suits: ClassVar[dict[str, Any]] = {}  # settings of a run that suit it, where the run says nothing else
     autoassociative: ClassVar[bool] = False  # whether every neuron is learned, and there are no classes
 
@@ -122,10 +122,10 @@ class Stream(ABC):
             raise ValueError(
                 f"autoassociative must be {str(cls.autoassociative).lower()} for the stream {name}"
             )
-        if data not in cls.sources and not data.endswith(".npz"):
+        if data not in cls.sources and not is_path(data):
             raise ValueError(
-                f"data must be {', '.join(cls.sources)} or the path of an .npz file for the stream {name}, "
-                f"not {data!r}"
+                f"data must be {', '.join(cls.sources)} or the path of an .npz file for the stream {name} "
+                f"(or of a folder of IDX files, ./fashion), not {data!r}"
             )
 
     @classmethod

@@ -3,6 +3,8 @@
     title, paper             what it is, and where in the paper
     tables, figures          what to draw from its records
     runs_of, only            runs of these studies (of their rows named in `only`), before its own
+    like                     its rows are also those of this study (those named in `only`), with the settings
+                             of this one in place of its own, and in as many ways as there are `variants`
     vertices                 n of the interaction function
     [settings]               that all its experiments share
     [[rows]]                 name, method, settings, strengths; `run`: other settings of its runs than the
@@ -73,6 +75,7 @@ class Scale(BaseModel):
     settings: dict[str, Any] = {}
     strengths: dict[str, Strengths] = {}
     searches: dict[str, Ranges] = {}
+    variants: list[dict[str, Any]] = []
     methods: dict[str, dict[str, Any]] = {}
     grid: dict[str, list[int] | list[float]] = {}
 
@@ -109,6 +112,8 @@ class Study(BaseModel):
     figures: list[str] = []
     runs_of: list[str] = []
     only: list[str] = []
+    like: str = ""
+    variants: list[dict[str, Any]] = []
     vertices: list[float] = []
     settings: dict[str, Any] = {}
     rows: list[Row] = []
@@ -144,6 +149,8 @@ class Study(BaseModel):
             raise ValueError(f"scale must be one of {', '.join(SCALES)}, not {scale!r}")
         parts = [load(name).runs(scale, seeds, vertices, chosen=chosen) for name in self.runs_of]
         found = [run for part in parts for run in part if not self.only or run.row in self.only]
+        if self.like:
+            found += self._likened(scale, seeds, vertices, chosen)
         if self.rows:
             found += self._expand(self.scales[scale], seeds, vertices, chosen)
         known = list(dict.fromkeys(run.row for run in found))
@@ -154,6 +161,25 @@ class Study(BaseModel):
             raise ValueError(f"rows must be some of {', '.join(known)}, not {', '.join(unknown)}")
         wanted = set().union(*named.values())
         return [run for run in found if run.row in wanted]
+
+    def _likened(
+        self,
+        name: str,
+        seeds: list[int] | None,
+        vertices: list[float] | None,
+        chosen: Sequence[Chosen],
+    ) -> list[Run]:
+        """The runs of another study with this one's settings."""
+        scale = self.scales[name]  # type: ignore[index]
+        where = vertices or scale.vertices or self.vertices or None
+        theirs = load(self.like).runs(name, seeds or list(range(scale.seeds)), where, chosen=chosen)
+        shared = {**self.settings, **scale.settings}
+        return [
+            run._replace(experiment=run.experiment.but(**{**shared, **variant}))
+            for run in theirs
+            for variant in scale.variants or self.variants or [{}]
+            if not self.only or run.row in self.only
+        ]
 
     def _expand(
         self,
@@ -193,6 +219,8 @@ class Study(BaseModel):
     def searched(self, row: str, vertex: float, scale: str) -> Ends | None:
         """The strengths between which that of a row is searched, where the study says them."""
         found = {**self.searches, **self.scales[scale].searches}.get(row)  # type: ignore[index]
+        if found is None and self.like:
+            return load(self.like).searched(row, vertex, scale)
         return found.get(f"{vertex:g}") if isinstance(found, dict) else found
 
 

@@ -21,6 +21,7 @@ from engramma.show.figures.grids import heat_map
 from engramma.show.figures.memories import memory_images, pseudo_items
 from engramma.show.figures.over_tasks import over_tasks
 from engramma.show.figures.responses import response
+from engramma.show.figures.rows import frontier, row_bars
 from engramma.show.figures.searches import searches
 from engramma.show.figures.style import FORMATS, save
 from engramma.show.figures.tasks import lost_attractors, task_curves
@@ -34,12 +35,15 @@ KINDS: dict[str, Callable[..., Figure]] = {
     "tasks": task_curves,  # one figure for each row of Table 2
     "over_tasks": over_tasks,  # average accuracy over the number of tasks
     "bars": table2_bars,
+    "rows": row_bars,  # of a study
+    "frontier": frontier,  # accuracy over bytes kept
     "memories": memory_images,
     "pseudo_items": pseudo_items,
     "energy": energy_curves,
     "energy_tells": energy_tells,  # whose an item is
     "attractors": lost_attractors,
 }
+NEEDS_NAMES = ("rows", "frontier")  # of the rows of a study, which they tell apart
 NEEDS_DATA = ("memories", "pseudo_items", "energy", "energy_tells")  # they look at the data set again
 
 
@@ -50,15 +54,19 @@ def draw(
     name: str | None = None,
     formats: Sequence[str] = FORMATS,
     data_dir: Path | str | None = None,
+    names: Sequence[str] = (),
     **options: Any,
 ) -> list[Path]:
-    """Draw a kind of figure into the folder `out`, as `name`.pdf and `name`.png. The files written."""
+    """Draw a kind of figure into the folder `out`, as `name`.pdf and `name`.png. The files written. `names`:
+    the row of each record in its study."""
     if kind not in KINDS:
         raise ValueError(f"figure must be one of {', '.join(KINDS)}, not {kind!r}")
     if not records:
         raise ValueError(f"no records to draw {name or kind} from")
     if kind in NEEDS_DATA:
         options["data_dir"] = data_dir
+    if kind in NEEDS_NAMES and names:
+        options["names"] = names
     made = []
     for suffix, some in _figures(kind, records):
         title = name or kind
@@ -83,12 +91,14 @@ __all__ = [
     "draw",
     "energy_curves",
     "energy_tells",
+    "frontier",
     "heat_map",
     "lost_attractors",
     "memory_images",
     "over_tasks",
     "pseudo_items",
     "response",
+    "row_bars",
     "save",
     "searches",
     "table2_bars",

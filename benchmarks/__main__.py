@@ -9,7 +9,7 @@ from importlib import import_module
 from benchmarks import status
 
 NAMES = ("step", "transcription", "methods", "scaling", "start", "roofline", "tuning", "scale", "gpu")
-LONG = ("temperature", "awake")  # run alone, by name
+LONG = ("temperature", "awake", "ridge")  # run alone, by name
 
 
 def main(arguments: list[str]) -> int:

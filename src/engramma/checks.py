@@ -168,11 +168,12 @@ def stream_class(name: str) -> type[Stream]:
     return found
 
 
-def of_strength(name: str, strength: float | None) -> Method:
-    """A method of `METHODS` of this strength: a lambda must be given, a proportion need not."""
+def of_strength(name: str, strength: float | None, kind: type[Method] | None = None) -> Method:
+    """A method of this strength, of `METHODS` or of the `kind` that has the name: a lambda must be given, a
+    proportion need not."""
     from engramma.methods import METHODS
 
-    kind = METHODS[name]
+    kind = kind or METHODS[name]
     if strength is None and kind.strength_name == LAMBDA:
         raise ValueError(
             f"strength must be given for the method {name!r}: no lambda fits all data and networks "

@@ -47,7 +47,7 @@ class Dreams(Method):
 
     proportion: float | tuple[float, ...] = 0.5
     of: Literal["classes", "memories"] = "classes"
-    centres: int = 1
+    centres: int = 5
     label: float = 0.5
     noise: float = 0.8
 

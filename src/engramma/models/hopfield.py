@@ -96,10 +96,10 @@ class Hopfield:
         """Fachechi, Agliari and Barra (2019): W becomes (1 + t) W (1 + t W)^-1, diagonal and all. That is
         Hebb's W at t = 0, and goes to the projection of the pseudo-inverse as t grows."""
         weights = self._filled()
-        if self.rule != "hebbian" or not 0 <= time < float("inf"):
-            raise ValueError(
-                f"dream needs the rule hebbian and a time of at least 0, not {self.rule}, {time}"
-            )
+        if self.rule != "hebbian":
+            raise ValueError(f"rule must be hebbian for dream, not {self.rule}")
+        if not 0 <= time < float("inf"):
+            raise ValueError(f"time must be a number of at least 0, not {time}")
         hebb = weights + torch.diag(self._own * torch.ones_like(weights[0]))
         slept = (1 + time) * torch.linalg.solve(torch.eye(len(hebb)).to(hebb) + time * hebb, hebb)
         slept = (slept + slept.mT) / 2  # which it is, but for rounding

@@ -18,6 +18,7 @@ from engramma.kernels import kernel_for
 
 BLOCK = 2**24  # entries that are unpacked at once
 FEW = 10**7  # multiplications: a product smaller than this is not worth looking up
+ROWS = 4096  # of signs that are summed at once: their sums stay in the second-level cache
 
 
 class Patterns(ABC):
@@ -150,8 +151,10 @@ class Bits(Patterns):
 
         v = np.ascontiguousarray(vectors.numpy().T)
         out = np.empty((len(words), v.shape[1]), v.dtype)
-        many = threads.cut(len(words))
-        threads.each(lambda _, rows: signs.signed_sums(words[rows], v, out[rows]), 1, many)
+        parts = threads.cut(len(words))
+        if len(words) > 8 * ROWS:
+            parts = [slice(first, first + ROWS) for first in range(0, len(words), ROWS)]
+        threads.each(lambda _, rows: signs.signed_sums(words[rows], v, out[rows]), 1, parts)
         return torch.from_numpy(out).mT
 
 

@@ -1,0 +1,214 @@
+"""Laws: what is simulated agrees with theory within its error bars, is kept, and is never measured twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.figure import Figure
+from typer.testing import CliRunner, Result
+
+from engramma import laws, studies
+from engramma.cli import app
+from engramma.interactions import Polynomial
+from engramma.laws import capacity, classical, exponential, fits, kept
+from engramma.laws.dynamics import recall, scores
+from engramma.laws.law import Finding, Law, Point, Row, Where, batches, bipolar, columns, flipped, summary
+from engramma.network import DenseMemory
+from engramma.replicas import Replicas
+from engramma.store.records import Store
+
+HERE = Where()
+
+
+def simulated(law: Law, keep: Callable[[Point], bool]) -> list[Row]:
+    """Rows of the points of the demo scale that a test can afford."""
+    points = [point for point in law.points("demo") if keep(point)]
+    assert points
+    return [{**point, **law.measure(point, HERE)} for point in points]
+
+
+def agree(law: Law, rows: list[Row], *starts: str) -> None:
+    found = [each for each in law.findings(rows) if each.what.startswith(starts)]
+    assert len(found) == len(starts)
+    for each in found:
+        assert each.error > 0
+        assert each.off < 3, each
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_two_products_give_the_scores_of_the_dense_associative_memory(n: int) -> None:
+    seeds = Replicas((0, 1, 2))
+    patterns, state = (bipolar(seeds, "test", (count, 13), count).double() for count in (7, 5))
+    value = Polynomial(n).value
+    network = DenseMemory(13, 0, Polynomial(n), autoassociative=True, beta=13.0)
+    torch.testing.assert_close(scores(patterns, state, value), network.scores(patterns, state))
+    relaxed = network.relax(patterns, state, 20)
+    settled = relaxed.converged
+    assert settled.any()
+    assert torch.equal(recall(patterns, state, value, 20)[settled], relaxed.state[settled])
+
+
+def test_flips_are_as_many_as_asked_and_a_replica_does_not_depend_on_the_others() -> None:
+    states = bipolar(Replicas((3, 4)), "test", (6, 20))
+    turned = flipped(Replicas((3, 4)), states, 7)
+    assert ((turned != states).sum(-1) == 7).all()
+    alone = flipped(Replicas((4,)), bipolar(Replicas((4,)), "test", (6, 20)), 7)
+    assert torch.equal(alone[0], turned[1])
+    parts = batches({"replicas": 5}, 10, largest=25)
+    assert [part.seeds for part in parts] == [(0, 1), (2, 3), (4,)]
+
+
+def test_a_line_is_found_within_its_error() -> None:
+    rng, off = np.random.default_rng(0), []
+    x = np.linspace(1, 4, 8)
+    for _ in range(300):
+        found = fits.line(x, 2 * x - 1 + rng.normal(0, 0.3, 8), np.full(8, 0.3))
+        at, error = found.crossing(4)
+        off.append([(found.slope - 2) / found.error, (at - 2.5) / error])
+    assert (np.abs(np.mean(off, 0)) < 0.2).all()
+    assert ((np.std(off, 0) > 0.75) & (np.std(off, 0) < 1.1)).all()
+
+
+def test_capacity_grows_as_the_law_says() -> None:
+    rows = simulated(capacity.LAW, lambda p: p["n"] == 3 or (p["n"] == 2 and p["neurons"] <= 400))
+    agree(capacity.LAW, rows, "exponent of N at n = 2", "exponent of N at n = 3", "alpha_2", "alpha_3")
+
+
+def test_the_moments_of_finite_networks_tend_to_the_law() -> None:
+    for n in (2, 3, 4, 5):
+        ratios = [capacity.full(n, size) / (capacity.alpha(n) * size ** (n - 1)) for size in (100, 1000)]
+        assert abs(ratios[1] - 1) < abs(ratios[0] - 1) < 0.2
+    assert capacity.alpha(2) == pytest.approx(0.1507, abs=1e-4)
+    assert capacity.gaussian(capacity.alpha(2)) == pytest.approx(capacity.LEVEL)
+
+
+def test_the_mean_field_of_the_classical_network_ends_at_its_published_load() -> None:
+    load, overlap = classical.theory()
+    assert load[-1] == pytest.approx(0.1379, abs=1e-4)
+    assert overlap[-1] == pytest.approx(0.967, abs=1e-3)
+    assert all(a < b for a, b in pairwise(load))
+
+
+def test_below_the_load_recall_improves_with_size_and_above_it_fades() -> None:
+    rows = simulated(classical.LAW, lambda p: p["neurons"] < 500 and p["patterns"] / p["neurons"] > 0.095)
+    agree(classical.LAW, rows, "load at which the curves")
+    few, many = ([r for r in rows if r["neurons"] == size][-1]["recalled"] for size in (128, 256))
+    assert many < few - 0.1
+
+
+def test_the_exponential_holds_two_to_the_half_n() -> None:
+    rows = simulated(exponential.LAW, lambda p: p["neurons"] <= 16)
+    agree(exponential.LAW, rows, "log2 of K", "K sqrt(N)")
+
+
+def engramma(line: str) -> Result:
+    return CliRunner().invoke(app, line.split())
+
+
+class Toy:
+    """A law of three points: those that were measured, and those at which it is interrupted."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.stop: set[int] = set()
+        self.law = Law("toy", self.points, self.measure, self.findings, self.draw)
+
+    def points(self, scale: str) -> list[Point]:
+        del scale
+        return [{"x": x, "replicas": 2} for x in range(3)]
+
+    def measure(self, point: Point, where: Where) -> dict[str, float]:
+        del where
+        if point["x"] in self.stop:
+            raise KeyboardInterrupt
+        self.asked.append(point["x"])
+        return summary("y", bipolar(Replicas((0, 1)), "toy", (8,), point["x"]).double().mean(-1))
+
+    def findings(self, rows: list[Row]) -> list[Finding]:
+        return [Finding("sum of x", 3, sum(row["x"] for row in rows), 0.5)]
+
+    def draw(self, rows: list[Row]) -> Figure:
+        figure = Figure()
+        figure.subplots().plot(*columns(rows, "x", "y"))
+        return figure
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Toy:
+    made = Toy()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(laws.LAWS, "toy", laws.About("nobody", "three points"))
+    monkeypatch.setattr(laws, "load", lambda name: {"toy": made.law}[name])
+    return made
+
+
+def engramma(line: str) -> Result:
+    return CliRunner().invoke(app, line.split())
+
+
+def test_a_stopped_law_goes_on_at_the_point_where_it_was_and_ends_as_if_it_had_not_been(toy: Toy) -> None:
+    toy.stop = {1}
+    assert engramma("reproduce toy --store cut --out cut").exit_code == 130
+    assert toy.asked == [0]
+    assert "2 of 3 points" in engramma("reproduce toy --store cut --dry-run").stdout
+    toy.stop = set()
+    for out in ("cut", "whole"):
+        result = engramma(f"reproduce toy --store {out} --out {out}")
+        assert result.exit_code == 0, result.output
+        assert "sum of x" in result.stdout
+    assert toy.asked == [0, 1, 2, 0, 1, 2]
+    for name in ("law-toy.csv", "law-toy.png", "law-toy.pdf"):
+        assert Path("cut/demo", name).read_bytes() == Path("whole/demo", name).read_bytes()
+    lines = Path("cut/demo/law-toy.csv").read_text().splitlines()
+    assert lines[0] == "x,replicas,y,y_error"
+    assert len(lines) == 4
+
+
+def test_what_is_kept_is_not_measured_again_and_what_is_damaged_is(toy: Toy) -> None:
+    rows = list(kept.measured(toy.law, toy.points("demo"), Path("runs"), HERE))
+    again = list(kept.measured(toy.law, toy.points("demo"), Path("runs"), HERE))
+    assert [new for _, new in rows] == [True] * 3
+    assert again == [(row, False) for row, _ in rows]
+    folder = kept.place(toy.law, toy.points("demo")[1], Path("runs"))
+    (folder / kept.FILE).write_text("{}")
+    assert [new for _, new in kept.measured(toy.law, toy.points("demo"), Path("runs"), HERE)] == [
+        False,
+        True,
+        False,
+    ]
+    assert len(Store("runs")) == 0  # they are no runs
+
+
+def test_laws_are_listed_beside_the_studies_and_wrong_input_is_told_in_a_line() -> None:
+    listed = engramma("reproduce --list").stdout
+    assert all(name in listed for name in laws.LAWS)
+    assert not set(laws.LAWS) & {*studies.names(), laws.ALL, "all"}
+    for line, says in (
+        ("reproduce capacity --scale huge", "scale must be one of demo, small, paper, not 'huge'"),
+        ("reproduce capacity --rows ewc", "--rows is for studies"),
+        ("reproduce capacity --device cuda:99", "device must be"),
+    ):
+        result = engramma(line)
+        assert result.exit_code == 2, result.output
+        (told,) = [each for each in result.stderr.splitlines() if each.startswith("engramma:")]
+        assert says in told
+    with pytest.raises(ValueError, match="law must be one of capacity"):
+        laws.load("gravity")
+
+
+@pytest.mark.parametrize("name", laws.LAWS)
+def test_every_law_has_points_at_three_scales_no_two_alike(name: str) -> None:
+    law = laws.load(name)
+    assert law.name == name
+    sizes = []
+    for scale in studies.SCALES:
+        points = law.points(scale)
+        assert len({kept.place(law, point, Path()) for point in points}) == len(points)
+        assert all(point["replicas"] > 1 for point in points)
+        sizes.append(sum(point["replicas"] for point in points))
+    assert sizes == sorted(sizes)

@@ -9,13 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from typer.testing import CliRunner, Result
 
 from engramma import laws, studies
 from engramma.cli import app
 from engramma.interactions import Polynomial
-from engramma.laws import capacity, classical, exponential, fits, kept
+from engramma.laws import basins, capacity, classical, exponential, fits, forgetting, kept, palimpsest
 from engramma.laws.dynamics import recall, scores
 from engramma.laws.law import Finding, Law, Point, Row, Where, batches, bipolar, columns, flipped, summary
 from engramma.network import DenseMemory
@@ -106,8 +108,50 @@ def test_the_exponential_holds_two_to_the_half_n() -> None:
     agree(exponential.LAW, rows, "log2 of K", "K sqrt(N)")
 
 
-def engramma(line: str) -> Result:
-    return CliRunner().invoke(app, line.split())
+def test_a_basin_ends_where_the_law_says() -> None:
+    """At n = 3 and 4; at n = 2 the law is known to be too wide."""
+    rows = simulated(basins.LAW, lambda p: p["n"] > 2 and p["neurons"] < 100 and p["load"] in (0.35, 0.5))
+    for row in basins.edges(rows):
+        assert abs(row["edge"] - basins.edge(row["load"], int(row["n"]))) < 0.03
+    assert basins.largest(2) == pytest.approx(0.16, abs=0.002)  # as Amari and Maginu have it
+    for n in (2, 3, 4):
+        edges = [basins.edge(load, n) for load in (0.1, 0.5, 0.9)]
+        assert 0.5 > edges[0] > edges[1] > edges[2] > 0
+
+
+def test_bounded_weights_forget_as_a_walk_between_walls_does() -> None:
+    rows = simulated(palimpsest.LAW, lambda p: p["neurons"] == 256 and p["bound"] in (0.15, 0.3, 0.6))
+    for row in rows:
+        law = np.array([fits.tail(z) for z in palimpsest.ratio(row["neurons"], row["bound"])])
+        seen = law > 0.01
+        np.testing.assert_allclose(np.array(row["wrong"])[seen], law[seen], rtol=0.35)
+        assert abs(np.mean(np.array(row["wrong"])[seen] / law[seen]) - 1) < 0.15
+    few, most, many = (row["span"] for row in sorted(rows, key=lambda row: row["bound"]))
+    assert most > 1.3 * max(few, many)
+
+
+def test_a_walk_between_walls_far_away_is_never_lost_and_the_optimum_is_parisis() -> None:
+    assert palimpsest.signal(50, 20) == pytest.approx(np.full(21, 100 / 101), abs=0.3)
+    assert palimpsest.signal(1000, 5) == pytest.approx(np.ones(6), abs=0.01)
+    assert max(palimpsest.span(40000, bound) for bound in (0.25, 0.3, 0.32, 0.35)) == pytest.approx(
+        0.04, abs=0.002
+    )
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=2, max_size=12))
+def test_the_area_is_the_share_of_pairs_in_the_right_order(items: list[tuple[int, bool]]) -> None:
+    x, chosen = (np.array(part) for part in zip(*items, strict=True))
+    pairs = [(a > b) + (a == b) / 2 for a, c in items for b, d in items if c and not d]
+    assert forgetting.area(x, chosen) == pytest.approx(np.mean(pairs) if pairs else 0.5)
+
+
+def test_items_whose_energy_rises_most_are_lost_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [each.but(epochs=40, tasks=2) for each in forgetting._runs("demo", 2.0, 4)]
+    monkeypatch.setattr(forgetting, "_runs", lambda *_: runs)
+    found = forgetting.measure({"scale": "demo", "n": 2.0, "replicas": 4}, HERE)
+    assert found["rise"] - 3 * found["rise_error"] > 0.6
+    assert found["lost"][-1] > found["lost"][0] + 0.2
+    assert abs(found["depth"] - 0.5) < 0.1  # which of them it will be, the energy before does not say
 
 
 class Toy:

@@ -22,6 +22,9 @@ LAWS = {
     "capacity": About("Krotov and Hopfield 2016", "K = alpha_n N^(n-1) patterns are held, n = 2 to 5"),
     "classical": About("Amit, Gutfreund and Sompolinsky 1987", "at n = 2 recall breaks down at K = 0.138 N"),
     "exponential": About("Demircigil et al. 2017", "the exponential interaction holds 2^(N/2) patterns"),
+    "basins": About("Amari and Maginu 1988; Gardner 1987", "so many neurons may be wrong, over load and n"),
+    "forgetting": About("measured here", "items whose energy rises most are lost first"),
+    "palimpsest": About("Parisi 1986", "bounded weights remember the latest 0.04 N patterns"),
 }
 ALL = "laws"  # every one of them
 

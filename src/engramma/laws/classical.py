@@ -27,7 +27,11 @@ from engramma.show.figures import style
 
 NEAR = 0.9  # overlap with its pattern from which a state is taken for it
 LOADS = (0.06, 0.08, 0.10, 0.11, 0.12, 0.13, 0.14, 0.15, 0.16, 0.17, 0.18, 0.20)
-SIZES = {"demo": (128, 256, 512), "small": (256, 512, 1024, 2048), "paper": (512, 1024, 2048, 4096, 8192)}
+SIZES = {
+    "demo": (128, 256, 512, 1024),
+    "small": (256, 512, 1024, 2048, 4096),
+    "paper": (512, 1024, 2048, 4096, 8192, 16384),
+}
 REPLICAS = {"demo": 32, "small": 48, "paper": 96}
 PROBES, STEPS = 16, 100
 

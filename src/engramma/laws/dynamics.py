@@ -15,6 +15,7 @@ It is the score of `DenseMemory`, without a pass over the neurons. Axes: R repli
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -37,17 +38,28 @@ def scores(patterns: Tensor, state: Tensor, value: Value) -> Tensor:
 
 
 def recall(patterns: Tensor, state: Tensor, value: Value, steps: int) -> Tensor:
-    """(R,B,N): all neurons updated at once, `steps` times or until nothing changes; at 0 a neuron stays."""
-    return settle(state, lambda s: scores(patterns, s, value), steps)
+    """(R,B,N): all neurons updated at once until nothing changes, at most `steps` times."""
+    each = [settle(s, partial(_scored, xi, value), steps) for xi, s in zip(patterns, state, strict=True)]
+    return torch.stack(each)
+
+
+def _scored(patterns: Tensor, value: Value, state: Tensor) -> Tensor:
+    return scores(patterns[None], state[None], value)[0]
 
 
 def settle(state: Tensor, field: Callable[[Tensor], Tensor], steps: int) -> Tensor:
-    """The same by any field (R,B,N) of the state. States that swing between two are left at the last."""
-    earlier = None
+    """The same of one network, by any field (B,N) of states (B,N); at 0 a neuron stays as it is. States that
+    have come to rest, or swing between two, are not updated any more."""
+    state, moving, earlier = state.clone(), torch.arange(len(state), device=state.device), None
     for _ in range(steps):
-        o = field(state)
-        after = torch.where(o == 0, state, o.sign())
-        if torch.equal(after, state) or (earlier is not None and torch.equal(after, earlier)):
-            return after
-        earlier, state = state, after
+        now = state[moving]
+        o = field(now)
+        after = torch.where(o == 0, now, o.sign())
+        state[moving] = after
+        going = (after != now).any(1)
+        if earlier is not None:
+            going &= (after != earlier).any(1)
+        moving, earlier = moving[going], now[going]
+        if not len(moving):
+            break
     return state

@@ -39,6 +39,16 @@ def line(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> Line:
     return Line(float(slope), float(intercept), covariance)
 
 
+def parabola(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
+    """Where the parabola through the points has its top, and the standard error of that."""
+    design = np.stack([x**2, x, np.ones_like(x)], 1) / error[:, None]
+    covariance = np.linalg.inv(design.T @ design)
+    a, b, _ = covariance @ design.T @ (y / error)
+    turn = np.array([b / (2 * a * a), -1 / (2 * a), 0])
+    scatter = ((y / error - design @ (covariance @ design.T @ (y / error))) ** 2).sum() / max(1, len(x) - 3)
+    return float(-b / (2 * a)), float(np.sqrt(max(1.0, scatter) * turn @ covariance @ turn))
+
+
 def mean(values: np.ndarray, error: np.ndarray) -> tuple[float, float]:
     """The weighted mean and its standard error, likewise no smaller than the scatter."""
     values, weight = np.asarray(values, float), 1 / np.asarray(error, float) ** 2

@@ -22,9 +22,12 @@ LAWS = {
     "capacity": About("Krotov and Hopfield 2016", "K = alpha_n N^(n-1) patterns are held, n = 2 to 5"),
     "classical": About("Amit, Gutfreund and Sompolinsky 1987", "at n = 2 recall breaks down at K = 0.138 N"),
     "exponential": About("Demircigil et al. 2017", "the exponential interaction holds 2^(N/2) patterns"),
+    "one-step": About("Ramsauer et al. 2020", "one update recalls, with an exponentially small error"),
     "basins": About("Amari and Maginu 1988; Gardner 1987", "so many neurons may be wrong, over load and n"),
-    "forgetting": About("measured here", "items whose energy rises most are lost first"),
     "palimpsest": About("Parisi 1986", "bounded weights remember the latest 0.04 N patterns"),
+    "dreaming": About("Fachechi, Agliari and Barra 2019", "sleep takes the load held from 0.14 N to N"),
+    "forgetting": About("measured here", "items whose energy rises most are lost first"),
+    "mixtures": About("Fontanari 1990", "noisy examples make their prototype a fixed point"),
 }
 ALL = "laws"  # every one of them
 

@@ -63,3 +63,9 @@ def settle(state: Tensor, field: Callable[[Tensor], Tensor], steps: int) -> Tens
         if not len(moving):
             break
     return state
+
+
+def settled(state: Tensor, weights: Tensor, steps: int) -> Tensor:
+    """(R,B,N): the same by symmetric weights (R,N,N)."""
+    each = [settle(s, w.mT.__rmatmul__, steps) for s, w in zip(state, weights, strict=True)]
+    return torch.stack(each)

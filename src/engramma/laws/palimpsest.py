@@ -15,7 +15,7 @@ too far everything is confused.
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
 from math import sqrt
 from typing import Any
 
@@ -24,7 +24,7 @@ import torch
 from matplotlib.figure import Figure
 
 from engramma.laws import classical
-from engramma.laws.dynamics import settle
+from engramma.laws.dynamics import settled
 from engramma.laws.fits import line, parabola, tail
 from engramma.laws.law import Finding, Law, Point, Row, Where, batches, bipolar, columns, summary
 from engramma.replicas import Replicas
@@ -100,9 +100,7 @@ def measure(point: Point, where: Where) -> dict[str, Any]:
         weights = stored(seeds, patterns, wall(neurons, point["bound"]))
         latest = patterns[:, -ages:].flip(1)
         once = (latest @ weights) * latest < 0
-        end = torch.stack(
-            [settle(s, partial(_field, w), STEPS) for s, w in zip(latest, weights, strict=True)]
-        )
+        end = settled(latest, weights, STEPS)
         wrong.append(once.float().mean(-1).cpu())
         close.append(((end * latest).mean(-1) >= classical.NEAR).float().cpu())
     recalled = torch.cat(close)
@@ -111,10 +109,6 @@ def measure(point: Point, where: Where) -> dict[str, Any]:
         "recalled": recalled.mean(0).tolist(),
         **summary("span", recalled.sum(1) / neurons),
     }
-
-
-def _field(weights: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
-    return state @ weights
 
 
 def stored(seeds: Replicas, patterns: torch.Tensor, most: int) -> torch.Tensor:

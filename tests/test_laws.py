@@ -17,7 +17,20 @@ from typer.testing import CliRunner, Result
 from engramma import laws, studies
 from engramma.cli import app
 from engramma.interactions import Polynomial
-from engramma.laws import basins, capacity, classical, exponential, fits, forgetting, kept, palimpsest
+from engramma.laws import (
+    basins,
+    capacity,
+    classical,
+    dreaming,
+    exponential,
+    fits,
+    forgetting,
+    kept,
+    mixtures,
+    one_step,
+    palimpsest,
+    prototypes,
+)
 from engramma.laws.dynamics import recall, scores
 from engramma.laws.law import Finding, Law, Point, Row, Where, batches, bipolar, columns, flipped, summary
 from engramma.network import DenseMemory
@@ -152,6 +165,58 @@ def test_items_whose_energy_rises_most_are_lost_first(monkeypatch: pytest.Monkey
     assert found["rise"] - 3 * found["rise_error"] > 0.6
     assert found["lost"][-1] > found["lost"][0] + 0.2
     assert abs(found["depth"] - 0.5) < 0.1  # which of them it will be, the energy before does not say
+
+
+def test_sleep_raises_the_load_as_random_matrices_say() -> None:
+    rows = simulated(dreaming.LAW, lambda p: p["time"] in (0.3, 10.0))
+    for time in (0.3, 10.0):
+        at = dreaming.held(rows, time)
+        assert at is not None
+        assert at[0] == pytest.approx(dreaming.full(time), rel=0.03)
+    assert dreaming.ratio(0.1, 1e-9) == pytest.approx(dreaming.ratio(0.1, 0), rel=1e-6)
+    assert dreaming.ratio(0.99, 1e9) > 1e3  # at last nothing is wrong below N patterns,
+    assert dreaming.ratio(2.0, 1e9) == pytest.approx(1, rel=1e-3)  # and above it 1 / sqrt(alpha - 1)
+
+
+def test_sleep_ends_at_the_projection_onto_the_patterns() -> None:
+    patterns = bipolar(Replicas((0, 1)), "test", (5, 30)).double()
+    weights = dreaming.dreamt(patterns, 1e9)
+    whole = patterns.mT @ torch.linalg.inv(patterns @ patterns.mT) @ patterns
+    whole.diagonal(dim1=1, dim2=2).zero_()
+    torch.testing.assert_close(weights, whole, rtol=0, atol=1e-6)
+    hebb = patterns.mT @ patterns / 30
+    hebb.diagonal(dim1=1, dim2=2).zero_()
+    torch.testing.assert_close(dreaming.dreamt(patterns, 0), hebb)
+
+
+def test_one_update_leaves_what_the_law_says_and_the_bound_holds() -> None:
+    rows = simulated(one_step.LAW, lambda p: p["size"] == 64 and p["beta"] in (8.0, 12.0))
+    for row in rows:
+        law = one_step.missing(row["beta"], row["overlap"], row["size"], row["patterns"])
+        assert row["once"] == pytest.approx(law, rel=0.02)
+        assert row["once"] < row["bound"] ** 2
+    clean, noisy = ([r["once"] for r in rows if r["overlap"] == c] for c in (1.0, 0.8))
+    assert clean[0] > 10 * clean[1]
+    assert noisy[1] > clean[1]
+
+
+def test_prototypes_become_fixed_points_as_their_examples_become_more() -> None:
+    rows = simulated(mixtures.LAW, lambda p: p["noise"] in (0.2, 0.3) and p["examples"] in (1, 4, 8, 32))
+    for row in rows:
+        law = mixtures.wrong(row["noise"], row["examples"], row["neurons"])
+        assert row["wrong"] == pytest.approx(law, rel=0.1, abs=4 * row["wrong_error"] + 1e-4)
+    few, *_, many = (row for row in rows if row["noise"] == 0.2)
+    assert few["example"] == 1 > few["prototype"]
+    assert many["prototype"] > 0.95 > many["example"]
+
+
+def test_memories_turn_from_features_into_prototypes() -> None:
+    rows = simulated(prototypes.LAW, lambda p: p["n"] in (2.0, 20.0))
+    few, many = rows
+    assert many["index"] > 5 * few["index"]
+    assert many["participation"] < few["participation"] / 5
+    assert many["likeness"] > few["likeness"] + 0.1
+    assert np.shape(few["pictures"]) == (prototypes.PICTURES, 8, 8)
 
 
 class Toy:

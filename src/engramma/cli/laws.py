@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,9 +81,10 @@ def told(found: Sequence[Finding]) -> Table:
         table.add_column(column, justify="right" if column else "left")
     for each in found:
         digits = max(0, 1 - _magnitude(each.error)) if each.error > 0 else 3
-        off = f"{each.off:.1f} errors" if each.error > 0 else ""
+        off = "" if isnan(each.off) else f"{each.off:.1f} errors"
+        law = "" if each.law is None else f"{each.law:.{digits}f}"
         ours = f"{each.ours:.{digits}f} ± {each.error:.{digits}f}"
-        table.add_row(each.what, f"{each.law:.{digits}f}", ours, off, each.remark)
+        table.add_row(each.what, law, ours, off, each.remark)
     return table
 
 

@@ -27,6 +27,7 @@ LAWS = {
     "palimpsest": About("Parisi 1986", "bounded weights remember the latest 0.04 N patterns"),
     "dreaming": About("Fachechi, Agliari and Barra 2019", "sleep takes the load held from 0.14 N to N"),
     "forgetting": About("measured here", "items whose energy rises most are lost first"),
+    "prototypes": About("Krotov and Hopfield 2016", "features at small n, prototypes at large n"),
     "mixtures": About("Fontanari 1990", "noisy examples make their prototype a fixed point"),
 }
 ALL = "laws"  # every one of them

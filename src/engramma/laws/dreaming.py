@@ -138,7 +138,7 @@ def draw(rows: list[Row]) -> Figure:
              ylabel="share of neurons wrong after one update", title=f"$N={neurons}$")  # fmt: skip
     left.set_xticks([0.1, 0.2, 0.5, 1], ["0.1", "0.2", "0.5", "1"])
     left.set_xticks([], minor=True)
-    left.legend(loc="lower right")
+    left.legend(loc="upper left")
     wide = np.concatenate([[0], np.geomspace(0.05, 2000, 80)])
     right.plot(wide, [full(float(time)) for time in wide], color="0.25", label="law: 0.5 % wrong")
     right.axhline(1, color="0.6", lw=0.7, ls=":")
@@ -150,8 +150,8 @@ def draw(rows: list[Row]) -> Figure:
                        label=label)  # fmt: skip
     right.set_xscale("symlog", linthresh=0.1)
     right.set_xticks([0, 0.1, 1, 10, 100, 1000], ["0", "0.1", "1", "10", "100", "1000"])
-    right.set(xlabel="time asleep $t$", ylabel="load $K/N$", ylim=(0, 1.1), xlim=(-0.02, 2000))
-    right.legend(loc="lower right")
+    right.set(xlabel="time asleep $t$", ylabel="load $K/N$", ylim=(0, 1.6), xlim=(-0.02, 2000))
+    right.legend(loc="upper left")
     return figure
 
 

@@ -30,18 +30,19 @@ class Where(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A number that the law names, and ours with its standard error."""
+    """A number that the law names, if it names one, and ours with its standard error."""
 
     what: str
-    law: float
+    law: float | None
     ours: float
     error: float
     remark: str = ""
 
     @property
     def off(self) -> float:
-        """By how many standard errors ours is off."""
-        return abs(self.ours - self.law) / self.error if self.error else float("nan")
+        """By how many standard errors ours is off; NaN where that cannot be said."""
+        known = self.law is not None and self.error > 0
+        return abs(self.ours - (self.law or 0)) / self.error if known else float("nan")
 
 
 @dataclass(frozen=True)

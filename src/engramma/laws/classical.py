@@ -114,7 +114,7 @@ def draw(rows: list[Row]) -> Figure:
     right.axvline(load[-1], color="0.25", label="law", zorder=5)
     left.set(xlabel="load $K/N$", ylabel="overlap with the pattern", xlim=(0.055, 0.205))
     right.set(xlabel="load $K/N$", ylabel="share of patterns recalled", xlim=(0.055, 0.205))
-    right.legend(loc="upper right")
+    right.legend(loc="lower left")
     return figure
 
 

@@ -8,7 +8,18 @@ from importlib import import_module
 
 from benchmarks import status
 
-NAMES = ("step", "transcription", "methods", "scaling", "start", "roofline", "tuning", "scale", "gpu")
+NAMES = (
+    "step",
+    "transcription",
+    "methods",
+    "scaling",
+    "start",
+    "roofline",
+    "tuning",
+    "scale",
+    "gpu",
+    "memory",
+)
 LONG = ("temperature", "awake")  # run alone, by name
 
 

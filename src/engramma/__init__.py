@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from engramma.runs.results import Result, load, run
     from engramma.runs.setup import build
     from engramma.search.choice import tune
+    from engramma.store.memories import load_memory, save_memory
     from engramma.store.records import Store
     from engramma.streams import STREAMS, ClassStream, Stream
 
@@ -60,7 +61,9 @@ __all__ = [
     "Stream",
     "build",
     "load",
+    "load_memory",
     "run",
+    "save_memory",
     "tune",
 ]
 _PLACES = {  # as above, for Python
@@ -77,6 +80,7 @@ _PLACES = {  # as above, for Python
     "runs.results": ["Result", "load", "run"],
     "runs.setup": ["build"],
     "search.choice": ["tune"],
+    "store.memories": ["load_memory", "save_memory"],
     "store.records": ["Store"],
     "streams": ["STREAMS", "ClassStream", "Stream"],
 }

@@ -99,8 +99,8 @@ class Experiment(BaseModel):
     interaction: str = setting(
         "leaky",
         "Network",
-        "x^n where x > 0; elsewhere a leak, 0, or x^n: leaky, rectified, polynomial, or your own "
-        "./file.py:Class",
+        "x^n where x > 0; elsewhere a leak, 0, or x^n: leaky, rectified, polynomial; exp(n (x - 1)): "
+        "exponential; or your own ./file.py:Class",
     )
     leak: float = setting(0.01, "Network", "slope of the leaky interaction below 0", ge=-LARGE, le=LARGE)
     recall_leak: Annotated[float | None, Optional] = setting(

@@ -52,7 +52,7 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
         shares `memories` between five, and then goes round. Items name their own task.
     strength : the method's lambda, which must be given, or the proportion of items it keeps; None for the
         default proportion.
-    interaction : "leaky", "rectified" or "polynomial".
+    interaction : "leaky", "rectified", "polynomial" or "exponential".
     temperature : T. "auto": that of a run (`engramma.optimiser.temperature`), found for the paper's items,
         which are -1 and +1 and not centred. None: auto for such items (features "binary" and `centre` False),
         and for others one that falls with the number of neurons N, N^(-2/3) at vertex 3.

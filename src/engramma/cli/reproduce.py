@@ -1,4 +1,4 @@
-"""engramma reproduce, engramma demo: the paper's tables and figures."""
+"""engramma reproduce, engramma demo: the paper's tables and figures, and the laws."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 from rich.text import Text
 
+from engramma import laws
+from engramma.cli import laws as of_laws
 from engramma.cli import report, show, tables
 from engramma.cli.options import counted, numbers, pairs
 from engramma.cli.tables import ChangesOption, StrengthsOption
@@ -37,7 +39,7 @@ OutOption = Annotated[Path, typer.Option(help="Folder for tables and figures.", 
 def reproduce(
     name: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Argument(metavar="[STUDY]", help="A table or figure by name (--list), or all."),
+        typer.Argument(metavar="[STUDY]", help="A table, figure or law by name (--list); all; laws."),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the studies.")] = False,
     scale: Annotated[
@@ -73,7 +75,7 @@ def reproduce(
     keep_memories: KeepMemories = False,
     processes: ProcessesOption = 0,
 ) -> None:
-    """Run a table or a figure of the paper.
+    """Run a table or a figure of the paper, or simulate a law of associative memory.
 
     Runs that the store has are not run again, and an interrupted study goes on
     where it stopped. Several processes may work on one store at a time: they
@@ -87,6 +89,17 @@ def reproduce(
         return
     if name is None:
         raise ValueError("study must be named (engramma reproduce --list shows them), or all")
+    if named := laws.chosen(name):
+        options = Options(device, kernel, data_dir)
+        told = {"--seeds": seeds, "--vertices": vertices, "--rows": rows, "--strengths": strengths,
+                "--with": changes, "--dtype": dtype, "--cluster": cluster}  # fmt: skip
+        if wrong := [option for option, value in told.items() if value is not None]:
+            raise ValueError(f"{wrong[0]} is for studies: what a law simulates, its scale says")
+        if dry_run:
+            of_laws.dry(named, scale, store)
+        else:
+            of_laws.reproduce(named, scale, store, options, out / scale)
+        return
     chosen = [studies.load(n) for n in (studies.names() if name == "all" else [name])]
     some_seeds = counted(seeds) if seeds else None
     some_vertices = numbers(vertices, "vertices") if vertices else None
@@ -172,6 +185,7 @@ def _list() -> None:
         counts = "/".join(str(len(study.runs(scale))) for scale in studies.SCALES)
         table.add_row(name, study.paper, study.title, counts)
     show.out.print(table)
+    show.out.print(of_laws.listed())
     show.out.print(
         f"Runs at the scales {', '.join(studies.SCALES)}. Studies that share runs share their records."
     )

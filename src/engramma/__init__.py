@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from engramma.runs.results import Result, load, run
     from engramma.runs.setup import build
     from engramma.search.choice import tune
+    from engramma.show.compare import Comparison, compare
     from engramma.store.records import Store
     from engramma.streams import STREAMS, ClassStream, Stream
 
@@ -46,6 +47,7 @@ __all__ = [
     "Allocation",
     "AssociativeMemory",
     "ClassStream",
+    "Comparison",
     "DenseMemory",
     "DenseMemoryClassifier",
     "DenseMemoryLayer",
@@ -59,6 +61,7 @@ __all__ = [
     "Store",
     "Stream",
     "build",
+    "compare",
     "load",
     "run",
     "tune",
@@ -77,6 +80,7 @@ _PLACES = {  # as above, for Python
     "runs.results": ["Result", "load", "run"],
     "runs.setup": ["build"],
     "search.choice": ["tune"],
+    "show.compare": ["Comparison", "compare"],
     "store.records": ["Store"],
     "streams": ["STREAMS", "ClassStream", "Stream"],
 }

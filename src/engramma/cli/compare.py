@@ -86,14 +86,14 @@ def terminal(found: Comparison) -> Table:
     several = len({each.other for each in found.pairs}) > 1
     title = f"{found.first} against {'others' if several else found.pairs[0].other}: {found.measure}"
     made = Table(
-        box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), title=visible(title.replace("_", " ")),
+        box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0), title=visible(title.replace("_", " ")),
         title_justify="left", title_style="bold",
     )  # fmt: skip
     made.add_column("against" if several else "where", overflow="fold")
     for name in ("first", "other", "difference", "95 % interval", "p", "Holm", "seeds"):
         made.add_column(name, justify="right", no_wrap=True)
     last = ""
-    for k, each in enumerate(found.pairs):
+    for each in found.pairs:
         if several and each.other != last:
             made.add_row(visible(each.other))
         last = each.other
@@ -106,7 +106,6 @@ def terminal(found: Comparison) -> Table:
             _p(each.p_holm),
             f"{len(each.seeds)}",
             style="bold" if each.p_holm < SIGNIFICANT else "",
-            end_section=several and (k + 1 == len(found.pairs) or found.pairs[k + 1].other != last),
         )
     return made
 

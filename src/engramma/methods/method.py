@@ -41,6 +41,9 @@ class Method:
     """Does nothing against forgetting: vanilla learning, and the base of every other method."""
 
     strength_name: ClassVar[str | None] = None  # the setting that is searched over, one value a replica
+    # From which value to which it is searched: evenly from 0, by decades from a number above it. None: evenly
+    # to 1 where it is a `proportion`, else over eight decades around 1.
+    strength_span: ClassVar[tuple[float, float] | None] = None
     suits: ClassVar[dict[str, Any]] = {}  # settings of a run that suit it, where the run says nothing else
 
     def __post_init__(self) -> None:

@@ -165,11 +165,13 @@ def _caution(pairs: Sequence[Pairs]) -> list[str]:
         notes.append(f"{lost} pair{'' if lost == 1 else 's'} left out: a run of them diverged")
     count, many = max(len(each.seeds) for each in pairs), len(pairs)
     if count and many * (lowest := statistics.least(count)) > statistics.SIGNIFICANT:
-        least = f"no p can be below {lowest:.2g}"
+        said = f"no p can be below {lowest:.2g}"
         if many > 1:
-            least += f", and none of Holm's for {many} comparisons below {min(1.0, many * lowest):.2g}"
+            said += f", and none of Holm's for {many} comparisons below {min(1.0, many * lowest):.2g}"
+        if lowest > statistics.SIGNIFICANT:
+            said += "; no interval reaches beyond the smallest and the largest difference"
         notes.append(
-            f"with {count} seed{'' if count == 1 else 's'} {least}: to tell at 5 % takes "
+            f"with {count} seed{'' if count == 1 else 's'} {said}: to tell at 5 % takes "
             f"{statistics.enough(many)} seeds or more"
         )
     return notes

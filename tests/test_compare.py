@@ -81,6 +81,16 @@ def test_a_seed_or_a_place_without_a_partner_is_left_out_and_said() -> None:
     assert "left out: n=20, which only MAS has" in found.notes
 
 
+def test_runs_of_a_search_stand_in_nobody_s_way() -> None:
+    """Their seeds are others than a table's; so it matters not that they are of many strengths."""
+    one, two = kind("ewc", 0.5, strength=30.0), kind("mas", 0.4, strength=0.1)
+    tried = [record(0.3, method="ewc", vertex=v, seed=s, strength=x)
+             for v in VERTICES for s in (1000, 1001) for x in (1.0, 10.0, 100.0)]  # fmt: skip
+    np.testing.assert_array_equal(
+        compared({"A": [*tried, *one], "B": two}).difference, compared({"A": one, "B": two}).difference
+    )
+
+
 def test_a_run_that_diverged_takes_its_partner_with_it() -> None:
     one = [record(0.5 + s / 100, seed=s, method="ewc", diverged=s == 2) for s in range(4)]
     two = [record(0.4, seed=s, method="mas") for s in range(4)]

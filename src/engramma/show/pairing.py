@@ -69,17 +69,17 @@ def paired(
     """The comparisons of two sides in all places that both have, and what must be known of them. `named`:
     settings in which they are meant to differ."""
     sides = [sorted(map(Run.of, side), key=_order) for side in records]
+    seeds = set.intersection(*({run.told["seed"] for run in side} for side in sides))
+    if not seeds:
+        raise ValueError(_nothing(names, sides, ["seed"]))
+    # Runs whose seed the other side has not, such as those of a search, are no concern of this.
+    sides = [[run for run in side if run.told["seed"] in seeds] for side in sides]
     keys = _keys(sides)
     here, there = (_places(side, keys, name) for side, name in zip(sides, names, strict=True))
     shared = [(here[place], there[place]) for place in here if place in there]
     met = [(a, b) for a, b in shared if a.keys() & b.keys()]
     if not met:
-        lack = ["seed"] if shared else keys
-        had = (
-            f"{name} has {' and '.join(f'the {key} {_values(side, key)}' for key in lack)}"
-            for name, side in zip(names, sides, strict=True)
-        )
-        raise ValueError(f"nothing can be paired: {', '.join(had)}")
+        raise ValueError(_nothing(names, sides, [*(["seed"] if shared else []), *keys]))
     alone = [
         f"left out: {_words(keys, groups[place])}, which only {name} has"
         for name, groups, others in ((names[0], here, there), (names[1], there, here))
@@ -88,6 +88,14 @@ def paired(
     ]
     pairs = [_pairs(names[1], keys, groups, measure) for groups in met]
     return pairs, [*_differing(names, met, named), *alone]
+
+
+def _nothing(names: tuple[str, str], sides: Sequence[Side], keys: Sequence[str]) -> str:
+    had = (
+        f"{name} has {' and '.join(f'the {key} {_values(side, key)}' for key in keys)}"
+        for name, side in zip(names, sides, strict=True)
+    )
+    return f"nothing can be paired: {', '.join(had)}"
 
 
 def _order(run: Run) -> tuple[Any, ...]:
@@ -131,7 +139,7 @@ def _places(side: Side, keys: Sequence[str], name: str) -> dict[tuple[str, ...],
                 raise ValueError(
                     f"{name}{where}: runs must differ in their seed alone, and differ in {key} "
                     f"({_values(runs, key)}); name one, such as "
-                    f"{written(runs[0].told['method'])}:{key}={written(runs[0].told.get(key))}"
+                    f"{runs[0].told['method'].rpartition(':')[2]}:{key}={written(runs[0].told.get(key))}"
                 )
     return {place: {run.told["seed"]: run for run in runs} for place, runs in found.items()}
 

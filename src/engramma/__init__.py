@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from engramma.runs.results import Result, load, run
     from engramma.runs.setup import build
     from engramma.search.choice import tune
+    from engramma.show.compare import Comparison, compare
     from engramma.store.memories import load_memory, save_memory
     from engramma.store.records import Store
     from engramma.streams import STREAMS, ClassStream, Stream
@@ -47,6 +48,7 @@ __all__ = [
     "Allocation",
     "AssociativeMemory",
     "ClassStream",
+    "Comparison",
     "DenseMemory",
     "DenseMemoryClassifier",
     "DenseMemoryLayer",
@@ -60,6 +62,7 @@ __all__ = [
     "Store",
     "Stream",
     "build",
+    "compare",
     "load",
     "load_memory",
     "run",
@@ -81,6 +84,7 @@ _PLACES = {  # as above, for Python
     "runs.setup": ["build"],
     "search.choice": ["tune"],
     "store.memories": ["load_memory", "save_memory"],
+    "show.compare": ["Comparison", "compare"],
     "store.records": ["Store"],
     "streams": ["STREAMS", "ClassStream", "Stream"],
 }

@@ -10,6 +10,7 @@ import importlib.util
 import json
 import logging
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -69,6 +70,14 @@ def shown(given: Any) -> str:
     except ValueError:  # a whole number of thousands of digits
         text = "a number of thousands of digits"
     return text if len(text) < 60 else text[:57] + "..."
+
+
+def literal(text: Any) -> Any:
+    """A number, a boolean or a list as TOML writes it; anything else is a text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"] if isinstance(text, str) else text
+    except ValueError:  # not TOML, or a number of thousands of digits
+        return text
 
 
 def imported(name: str, what: str) -> Any:

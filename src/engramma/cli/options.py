@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import tomllib
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, get_args, g
 
 import typer
 
-from engramma.checks import shown
+from engramma.checks import literal, shown
 from engramma.experiment import Experiment
 
 if TYPE_CHECKING:
@@ -76,14 +75,6 @@ def given(settings: dict[str, Any]) -> dict[str, Any]:
 def _value(name: str, value: Any) -> Any:
     kind = Experiment.model_fields[name].annotation
     return value if kind is str or get_origin(kind) is Literal else literal(value)
-
-
-def literal(text: Any) -> Any:
-    """A number, a boolean or a list as TOML writes it; anything else is a text."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"] if isinstance(text, str) else text
-    except ValueError:  # not TOML, or a number of thousands of digits
-        return text
 
 
 def pairs(texts: Sequence[str] | None, option: str = "--set") -> dict[str, Any]:

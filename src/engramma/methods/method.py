@@ -69,6 +69,8 @@ class Method:
 
     strength_name: ClassVar[str | None] = None  # the setting that is searched over, one value a replica
     strength_kind: ClassVar[str] = "lambda"  # by its powers of ten; or a "proportion", evenly from 0 to 1
+    # Between which values it is searched. None: a proportion over all, a lambda eight decades around 1.
+    strength_span: ClassVar[tuple[float, float] | None] = None
     suits: ClassVar[dict[str, Any]] = {}  # settings of a run that suit it, where the run says nothing else
 
     def __post_init__(self) -> None:

@@ -15,18 +15,7 @@ from engramma.methods import METHODS
 from engramma.paper import numbers as paper
 from engramma.show import labels
 from engramma.store.scores import Recorded, value
-
-
-def settings(record: Recorded) -> dict[str, Any]:
-    """All that a run was told, its method's own settings one by one among the experiment's."""
-    told = {name: value for name, value in record.description.items() if name != "settings"}
-    for name, own in (record.description.get("settings") or {}).items():
-        told[f"settings.{name}" if name in told else name] = own
-    return told
-
-
-def setting(record: Recorded, name: str) -> Any:
-    return record.description[name] if name in record.description else settings(record).get(name)
+from engramma.store.select import setting, settings
 
 
 def differing(records: Sequence[Recorded], free: Sequence[str] = ("seed",)) -> dict[str, list[Any]]:

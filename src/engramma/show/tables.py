@@ -255,6 +255,29 @@ def _of_scores(
     return Table(name, caption, heads, lines)
 
 
+def side_by_side(records: Sequence[Recorded], measure: str = "average") -> Table:
+    """Methods, each at one strength a vertex: a line for each, and for each of its proportions, in the order
+    of the records; a column for each vertex."""
+    vertices = list(trials.group(records, "vertex"))
+    lines = []
+    for key in dict.fromkeys(map(trials.row_of, records)):
+        label = labels.row(key[0].rpartition(":")[2], key[1])
+        own = [record for record in records if trials.row_of(record) == key]
+        places = trials.group(own, "vertex")
+        cells = [
+            Cell.of(places.get(v, []), f"{label}, {labels.vertex(v)}", measure, facts={"vertex": v})
+            for v in vertices
+        ]
+        lines.append(Line(label, tuple(cells)))
+    lines = _mark_best(lines, lowest=measure in LOW)
+    what = next(iter(records[0].scores))
+    caption = (
+        f"{measure.replace('_', ' ').capitalize()} of {_written(what)}, {_scale(records)}: mean ± sample "
+        f"standard deviation over {_count(lines)}; the best of each column in bold{_absent(lines)}."
+    )
+    return Table(measure, caption, tuple(map(labels.vertex, vertices)), lines)
+
+
 TABLES: dict[str, Callable[..., Table]] = {
     "table1": table1,
     "table2": table2,

@@ -87,11 +87,9 @@ def __getattr__(name: str) -> Any:
         if name in names:
             found = globals()[name] = getattr(import_module(f"engramma.{place}"), name)
             return found
-    from difflib import get_close_matches
+    from engramma.checks import near
 
-    near = get_close_matches(name, __all__, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise AttributeError(f"module 'engramma' has no attribute {name!r}{hint}")
+    raise AttributeError(f"module 'engramma' has no attribute {name!r}{near(name, __all__)}")
 
 
 def __dir__() -> list[str]:

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from engramma.checks import near, unknown
 from engramma.cli import show
-from engramma.cli.options import RUNS, FromOption, pairs, stored
+from engramma.cli.options import FIGURES, RUNS, SCALES, TABLES, FromOption, completed, pairs, stored
 from engramma.cli.train import DataOption
 
 if TYPE_CHECKING:
     from engramma.experiment import Experiment
     from engramma.search.choice import Choice
     from engramma.show.agreement import Table
+    from engramma.show.select import Row
     from engramma.store.records import Record
-    from engramma.studies import Study
+    from engramma.studies import Run, Study
 
 FORMATS = ("rich", "md", "latex", "csv")
 EVERYTHING = "scores"  # the table of whatever a store holds
 
 ScaleOption = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(help="demo | small | paper", metavar="NAME", show_default="the largest the store has"),
+    typer.Option(
+        help="demo | small | paper",
+        metavar="NAME",
+        show_default="the largest the store has",
+        autocompletion=SCALES,
+    ),
 ]
 RowsOption = Annotated[
     Optional[str],  # noqa: UP045
@@ -65,14 +71,26 @@ def say_used(found: list[Choice], experiments: list[Experiment], path: Path) -> 
 
 
 def table(
-    name: Annotated[str, typer.Argument(metavar="STUDY", help="A study by name; scores: all of the store.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="STUDY", help="A study by name; scores: all of the store.", autocompletion=TABLES
+        ),
+    ],
     stores: FromOption = RUNS,
     scale: ScaleOption = None,
     rows: RowsOption = None,
     strengths: StrengthsOption = None,
     changes: ChangesOption = None,
     form: Annotated[
-        str, typer.Option("--format", help=" | ".join(FORMATS), metavar="NAME", show_default="rich")
+        str,
+        typer.Option(
+            "--format",
+            help=" | ".join(FORMATS),
+            metavar="NAME",
+            show_default="rich",
+            autocompletion=completed(lambda: FORMATS),
+        ),
     ] = "",
     out: Annotated[
         Optional[Path],  # noqa: UP045
@@ -93,13 +111,13 @@ def table(
     from engramma.show import tables, typeset
 
     form = _format(form, out)
-    makers = _tables(name, tables.TABLES, score)
+    kinds = _kinds(name, score)
     found = choices(strengths)
     if name == "table1" and strengths is not None:
         made = [tables.table1_chosen(found)]
     else:
-        records = _records(name, stores, scale, rows, found, changes)
-        made = [make(records) for make in makers]
+        records, only = _records(name, stores, scale, rows, found, changes)
+        made = [_made(kind, records, only, score) for kind in kinds]
     for each in made:
         if form == "rich":
             show.out.print(typeset.terminal(each))
@@ -110,7 +128,10 @@ def table(
 
 
 def figure(
-    name: Annotated[str, typer.Argument(metavar="STUDY", help="A study by name, or a kind of figure.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="STUDY", help="A study by name, or a kind of figure.", autocompletion=FIGURES),
+    ],
     stores: FromOption = RUNS,
     out: Annotated[Path, typer.Option(help="Folder for the PDF and PNG files.", metavar="DIR")] = Path(
         "figures"
@@ -136,32 +157,37 @@ def figure(
     from engramma.show import figures
 
     if kind is not None and kind not in figures.KINDS:
-        raise ValueError(f"kind must be one of {', '.join(figures.KINDS)}, not {kind!r}")
+        raise unknown("kind", kind, figures.KINDS)
+    if name not in (*studies.names(), *figures.KINDS):
+        raise unknown("figure", name, (*studies.names(), *figures.KINDS))
+    kinds = [kind or name] if name in figures.KINDS else [kind] if kind else studies.load(name).figures
+    if not kinds:
+        raise ValueError(
+            f"study {name} has no figure of its own; --kind must be given, or engramma table used"
+        )
+    records, only = _records(name, stores, scale, rows, choices(strengths), changes)
     if name in studies.names():
-        kinds = [kind] if kind else studies.load(name).figures
-        if not kinds:
-            raise ValueError(
-                f"study {name} has no figure of its own; --kind must be given, or engramma table used"
-            )
-        records = _records(name, stores, scale, rows, choices(strengths), changes)
         name = studies.variant(name, pairs(changes, "--with"), strengths)
-    elif name in figures.KINDS:
-        kinds, records = [name], list(stored(stores))
-    else:
-        known = (*studies.names(), *figures.KINDS)
-        raise ValueError(f"figure must be a study or a kind, one of {', '.join(known)}, not {name!r}")
     for each in kinds:
         title = name if each == name or not kind else f"{name}-{each}"
-        for path in figures.draw(each, records, out, title, data_dir=data_dir):
+        known: dict[str, Any] = {"table": _made("table2", records, only)} if each == "bars" else {}
+        for path in figures.draw(each, records, out, title, data_dir=data_dir, **known):
             show.out.print(str(path), soft_wrap=True)
 
 
-def present(study: Study, records: list[Record], out: Path, data_dir: str | Path | None = None) -> list[Path]:
-    """Show a study's tables in the terminal, and write them and its figures into `out`. The files."""
-    from engramma.show import figures, tables, typeset
+def present(
+    study: Study,
+    records: list[Record],
+    out: Path,
+    data_dir: str | Path | None = None,
+    only: set[Row] | None = None,
+) -> list[Path]:
+    """Show a study's tables in the terminal, of `only` some rows where not all were asked for, and write them
+    and its figures into `out`. The files."""
+    from engramma.show import figures, typeset
 
     made = []
-    found: dict[str, Table] = {kind: tables.TABLES[kind](records) for kind in study.tables}
+    found: dict[str, Table] = {kind: _made(kind, records, only) for kind in study.tables}
     for each in found.values():
         show.out.print(typeset.terminal(each))
         made += [
@@ -185,23 +211,29 @@ def _format(form: str, out: Path | None) -> str:
     if not form:
         form = "rich" if out is None else by_ending.get(out.suffix, "md")
     if form not in FORMATS:
-        raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {form!r}")
+        raise unknown("format", form, FORMATS)
     if form == "rich" and out is not None:
         raise ValueError("format must be md, latex or csv to be written to a file; rich is for the terminal")
     return form
 
 
-def _tables(
-    name: str, known: dict[str, Callable[..., Table]], score: str | None
-) -> list[Callable[..., Table]]:
+def _kinds(name: str, score: str | None) -> list[str]:
+    """The tables that a study has."""
     from engramma import studies
 
+    if name not in (EVERYTHING, *studies.names()):
+        raise unknown("study", name, (*studies.names(), EVERYTHING))
     kinds = [EVERYTHING] if name == EVERYTHING else studies.load(name).tables or [EVERYTHING]
-    if score is None:
-        return [known[kind] for kind in kinds]
-    if "table1" in kinds:
+    if score is not None and "table1" in kinds:
         raise ValueError("score must be left out: a table of lambdas is of the score they were chosen by")
-    return [partial(known[kind], score=score) for kind in kinds]
+    return kinds
+
+
+def _made(kind: str, records: Sequence[Record], only: set[Row] | None, score: str | None = None) -> Table:
+    from engramma.show import tables
+
+    options: dict[str, Any] = {"only": only} if kind == "table2" else {}
+    return tables.TABLES[kind](records, **options, **({"score": score} if score else {}))
 
 
 def _records(
@@ -211,24 +243,58 @@ def _records(
     rows: str | None,
     found: Sequence[Choice] = (),
     changes: Sequence[str] | None = None,
-) -> list[Record]:
-    """Those of a study's runs that the store has, in the study's order; or all of the store."""
+) -> tuple[list[Record], set[Row] | None]:
+    """Those of a study's runs that the store has, in the study's order, or all of the store (for `scores` and
+    the kinds of figures); and the rows of Table 2 that were asked for, None where all were."""
     from engramma import studies
 
-    there, said = stored(stores), ", ".join(map(str, stores))
-    if name == EVERYTHING:
+    there, said, only = stored(stores), ", ".join(map(str, stores)), listed(rows)
+    if name not in studies.names():
+        if scale or found or changes:
+            raise ValueError(f"{name} is of all records: --scale, --strengths and --with are of a study's")
         everything = list(there)
         if not everything:
             raise ValueError(f"--from must be a folder or an archive of records; {said} has none")
-        return everything
-    only = [row.strip() for row in rows.split(",")] if rows else None
+        return _of_rows(everything, only), None
     for size in [scale] if scale else reversed(studies.SCALES):
         runs = studies.changed(
             studies.load(name).runs(size, rows=only, chosen=found), pairs(changes, "--with")
         )
         if kept := [record for run in runs if (record := there.find(run.experiment)) is not None]:
-            return kept
+            return kept, rows_of(runs) if only else None
     at = f" at scale {scale}" if scale else ""
+    packed = sorted({str(file.parent) for place in stores for file in place.glob("*/*.tar.gz")})
+    beside = f" (there are archives in {', '.join(packed)}: --from {packed[0]})" if packed else ""
     raise ValueError(
-        f"no records of {name}{at} in {said}: engramma reproduce {name} --scale {scale or 'demo'} makes them"
+        f"no records of {name}{at} in {said}{beside}: engramma reproduce {name} --scale {scale or 'demo'} "
+        "makes them"
     )
+
+
+def listed(rows: str | None) -> list[str] | None:
+    return [row.strip() for row in rows.split(",")] if rows else None
+
+
+def rows_of(runs: Sequence[Run]) -> set[Row]:
+    """The rows of Table 2 that runs are of."""
+    from engramma.show.select import row
+
+    return {row(run.experiment.method, run.experiment.strength) for run in runs}
+
+
+def _of_rows(records: list[Record], names: list[str] | None) -> list[Record]:
+    """Those of the rows named as in a study, gem@0.05, or by their method alone."""
+    from engramma.show.select import by_row
+
+    if names is None:
+        return records
+    called: dict[str, list[Record]] = {}
+    for (method, proportion), some in by_row(records).items():
+        for name in dict.fromkeys((method, method if proportion is None else f"{method}@{proportion:g}")):
+            called.setdefault(name, []).extend(some)
+    if strange := [name for name in names if name not in called]:
+        raise ValueError(
+            f"rows must be some of {', '.join(called)}, not {', '.join(strange)}{near(strange[0], called)}"
+        )
+    wanted = {record.name for name in names for record in called[name]}
+    return [record for record in records if record.name in wanted]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from engramma.checks import stream_class
 from engramma.experiment import VARYING, Experiment
 from engramma.kernels import kernel_for
 from engramma.runs.crew import crew, suited
@@ -92,6 +93,7 @@ def complete(
         works = {e.name: total_work(e) for e in missing}
         watch.total, watch.own, watch.apart = sum(works.values()), 0.0, 0.0
         watch.ran.clear()
+        watch.on_change(watch)  # there is work, and how much
         room = free_memory(device) if options.room is None else options.room
         queue = packs(missing, wanted, store, device, room)
         size = 1 if watcher else options.processes or suited(device, queue)
@@ -187,6 +189,11 @@ def check(experiments: Sequence[Experiment], options: Options) -> None:
     apart = (*VARYING, "vertex", "method", "settings", "memories", "epochs", "dtype")
     for e in {e.canonical(*apart): e for e in experiments}.values():
         fits(e, options.data_dir)
+        if hasattr(stream_class(e.stream), "test_share") and round(e.items * e.test_share) == 1:
+            log.warning(
+                "test_share %g of %d items is one item a task to test on: its accuracy is 0 or 1",
+                e.test_share, e.items,
+            )  # fmt: skip
 
 
 def total_work(e: Experiment) -> float:

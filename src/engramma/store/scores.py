@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from engramma import measures
+from engramma.checks import unknown
 
 
 class Recorded(Protocol):
@@ -39,10 +40,10 @@ MEASURES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 def value(record: Recorded, measure: str = "average", score: str | None = None) -> float:
     """One number for a run; NaN where it diverged. `score` None takes the record's first."""
     if measure not in MEASURES:
-        raise ValueError(f"measure must be one of {', '.join(MEASURES)}, not {measure!r}")
+        raise unknown("measure", measure, MEASURES)
     name = score or next(iter(record.scores), "")
     if name not in record.scores:
-        raise ValueError(f"score must be one of {', '.join(record.scores)}, not {name!r}")
+        raise unknown("score", name, record.scores)
     if record.diverged is not None:
         return float("nan")
     table = torch.as_tensor(np.asarray(record.scores[name], dtype=np.float64))

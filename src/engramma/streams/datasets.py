@@ -52,6 +52,11 @@ class Dataset:
         return state.hexdigest()
 
 
+def is_place(name: str) -> bool:
+    """Whether these are data of the user's own, by their path: an .npz file, or a folder, with a slash."""
+    return name.endswith(".npz") or "/" in name or os.sep in name
+
+
 def load(name: str, data_dir: str | Path | None = None) -> Dataset:
     """`mnist`, `digits`, or the path of an .npz file with arrays x and y."""
     if name == "digits":

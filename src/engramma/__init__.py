@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from engramma.search.choice import tune
     from engramma.store.records import Store
     from engramma.streams import STREAMS, ClassStream, Stream
+    from engramma.streams.avalanche import to_avalanche
+    from engramma.streams.own import dataset
 
 # PyTorch's threads on the CPU would spin for milliseconds after every small operation, on a core that the
 # next product needs. Takes effect where engramma is imported before torch, as its command line does.
@@ -59,8 +61,10 @@ __all__ = [
     "Store",
     "Stream",
     "build",
+    "dataset",
     "load",
     "run",
+    "to_avalanche",
     "tune",
 ]
 _PLACES = {  # as above, for Python
@@ -79,6 +83,8 @@ _PLACES = {  # as above, for Python
     "search.choice": ["tune"],
     "store.records": ["Store"],
     "streams": ["STREAMS", "ClassStream", "Stream"],
+    "streams.avalanche": ["to_avalanche"],
+    "streams.own": ["dataset"],
 }
 
 

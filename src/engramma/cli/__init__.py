@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from engramma.checks import visible
-from engramma.cli import bench, info, interrupt, report, reproduce, runs, show, tables, train, tune
+from engramma.cli import bench, data, info, interrupt, report, reproduce, runs, show, tables, train, tune
 
 LONGEST = 2000  # characters of what is said of an input that is wrong
 
@@ -108,6 +108,7 @@ app.command()(report.report)
 app.command()(tune.tune)
 app.command()(train.fork)
 app.add_typer(runs.app, name="runs")
+app.add_typer(data.app, name="data")
 app.command()(bench.bench)
 app.command()(info.info)
 

@@ -38,10 +38,14 @@ def runs(count: int) -> str:
 
 def thresholds(experiments: Sequence[Experiment]) -> None:
     """What was chosen for data of the user's own, where it was left to us."""
-    from engramma.streams.datasets import kept
+    from engramma.checks import stream_class
+    from engramma.streams import ClassStream
+    from engramma.streams.datasets import is_place, kept
 
-    chosen = {e.data for e in experiments if e.binary and e.threshold is None and e.stream != "states"}
-    for path in sorted(filter(os.path.isfile, chosen)):
+    ours = [e for e in experiments if issubclass(stream_class(e.stream), ClassStream)]
+    for path in sorted({e.data for e in ours if e.binary and e.threshold is None and is_place(e.data)}):
+        if not os.path.exists(path):
+            continue  # what was run on them may still be shown
         own = kept(path)
         low, high = float(own.x.min()), float(own.x.max())
         out.print(

@@ -18,7 +18,7 @@ from engramma.runs.crew import crew, suited
 from engramma.runs.options import Options
 from engramma.runs.pack import Watcher, run_pack
 from engramma.runs.planning import free_memory, halves, memory, plan, suited_threads, work
-from engramma.runs.setup import fits
+from engramma.runs.setup import check_data, fits
 from engramma.store import checkpoints
 from engramma.store.claims import Claims
 from engramma.store.files import holds
@@ -67,6 +67,9 @@ def run(
     wanted, watch = list(dict.fromkeys(experiments)), watch or Work()
     check([e for e in wanted if e not in store], options)
     found = opened(wanted, store, options.keep_memories)
+    for e in wanted:
+        if e.name in found:
+            check_data(e, found[e.name].facts, options.data_dir)
     missing = [e for e in wanted if e.name not in found]
     ran = complete(missing, wanted, store, options, watch, watcher) if missing else set[str]()
     return Outcome(gathered(experiments, found, store, options.keep_memories), len(ran), len(found))
@@ -93,7 +96,6 @@ def complete(
         works = {e.name: total_work(e) for e in missing}
         watch.total, watch.own, watch.apart = sum(works.values()), 0.0, 0.0
         watch.ran.clear()
-        watch.on_change(watch)  # there is work, and how much
         room = free_memory(device) if options.room is None else options.room
         queue = packs(missing, wanted, store, device, room)
         size = 1 if watcher else options.processes or suited(device, queue)
@@ -108,6 +110,7 @@ def complete(
         order = [e for pack in queue for e in pack]
         share = replace(options, room=room, processes=1)
         with crew(size - 1 if queue else 0, order, store, share, heard) as members:
+            watch.on_change(watch)  # there is work, and how much
             while queue:
                 idle = True
                 for pack in list(queue):

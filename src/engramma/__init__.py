@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from engramma.store.memories import load_memory, save_memory
     from engramma.store.records import Store
     from engramma.streams import STREAMS, ClassStream, Stream
+    from engramma.streams.avalanche import to_avalanche
+    from engramma.streams.own import dataset
 
 # PyTorch's threads on the CPU would spin for milliseconds after every small operation, on a core that the
 # next product needs. Takes effect where engramma is imported before torch, as its command line does.
@@ -63,10 +65,12 @@ __all__ = [
     "Stream",
     "build",
     "compare",
+    "dataset",
     "load",
     "load_memory",
     "run",
     "save_memory",
+    "to_avalanche",
     "tune",
 ]
 _PLACES = {  # as above, for Python
@@ -87,6 +91,8 @@ _PLACES = {  # as above, for Python
     "show.compare": ["Comparison", "compare"],
     "store.records": ["Store"],
     "streams": ["STREAMS", "ClassStream", "Stream"],
+    "streams.avalanche": ["to_avalanche"],
+    "streams.own": ["dataset"],
 }
 
 
@@ -95,11 +101,9 @@ def __getattr__(name: str) -> Any:
         if name in names:
             found = globals()[name] = getattr(import_module(f"engramma.{place}"), name)
             return found
-    from difflib import get_close_matches
+    from engramma.checks import near
 
-    near = get_close_matches(name, __all__, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise AttributeError(f"module 'engramma' has no attribute {name!r}{hint}")
+    raise AttributeError(f"module 'engramma' has no attribute {name!r}{near(name, __all__)}")
 
 
 def __dir__() -> list[str]:

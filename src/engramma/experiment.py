@@ -27,6 +27,7 @@ from pydantic import (
 
 from engramma.checks import (
     LARGE,
+    check_data,
     complete,
     explain,
     interaction_class,
@@ -191,6 +192,7 @@ class Experiment(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Experiment:
+        check_data(self.stream, self.data)
         stream_class(self.stream).check(dict(self))
         interaction_class(self.interaction)
         loss_class(self.loss)

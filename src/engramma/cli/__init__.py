@@ -16,6 +16,7 @@ from engramma.checks import visible
 from engramma.cli import (
     bench,
     compare,
+    data,
     info,
     interrupt,
     report,
@@ -123,6 +124,7 @@ app.command()(tune.tune)
 app.command("try")(trial.try_)
 app.command()(train.fork)
 app.add_typer(runs.app, name="runs")
+app.add_typer(data.app, name="data")
 app.command()(bench.bench)
 app.command()(info.info)
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from engramma import laws
 from engramma.cli import laws as of_laws
 from engramma.cli import report, show, tables
-from engramma.cli.options import counted, numbers, pairs
+from engramma.cli.options import SCALES, STUDIES, counted, numbers, pairs
 from engramma.cli.tables import ChangesOption, StrengthsOption
 from engramma.cli.train import (
     WHERE,
@@ -39,11 +39,18 @@ OutOption = Annotated[Path, typer.Option(help="Folder for tables and figures.", 
 def reproduce(
     name: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Argument(metavar="[STUDY]", help="A table, figure or law by name (--list); all; laws."),
+        typer.Argument(
+            metavar="[STUDY]",
+            help="A table, figure or law by name (--list); all; laws.",
+            autocompletion=STUDIES,
+        ),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the studies.")] = False,
     scale: Annotated[
-        str, typer.Option(help="demo (digits) | small (MNIST, 2,000 items) | paper", metavar="NAME")
+        str,
+        typer.Option(
+            help="demo (digits) | small (MNIST, 2,000 items) | paper", metavar="NAME", autocompletion=SCALES
+        ),
     ] = "demo",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say how many runs, about how long, and how much memory.")
@@ -103,7 +110,7 @@ def reproduce(
     chosen = [studies.load(n) for n in (studies.names() if name == "all" else [name])]
     some_seeds = counted(seeds) if seeds else None
     some_vertices = numbers(vertices, "vertices") if vertices else None
-    some_rows = [row.strip() for row in rows.split(",")] if rows else None
+    some_rows = tables.listed(rows)
     found = tables.choices(strengths)
     other = {**pairs(changes, "--with"), **({"dtype": dtype} if dtype else {})}
     runs = []
@@ -124,18 +131,26 @@ def reproduce(
         for study, part in runs:
             title = Text.assemble((study.name, "bold"), f" ({study.paper}): {study.title}")
             show.out.print(title, soft_wrap=True)
-            finish(study, part, store, options, out / scale, client)
+            finish(study, part, store, options, out / scale, client, some=some_rows is not None)
 
 
 def finish(
-    study: Study, runs: list[Run], store: Path, options: Options, out: Path, client: Client | None = None
+    study: Study,
+    runs: list[Run],
+    store: Path,
+    options: Options,
+    out: Path,
+    client: Client | None = None,
+    some: bool = False,
 ) -> None:
-    """Run a study, show what it found, write its tables and figures."""
+    """Run a study, or `some` of its rows, show what it found, write its tables and figures."""
     outcome = carry_out([run.experiment for run in runs], store, options, client)
     if not study.tables:
         score = next(iter(outcome.records[0].scores))
         show.overview(f"{study.paper}: average {score} after the last task", runs, outcome.records)
-    made = tables.present(study, outcome.records, out, options.data_dir, [run.row for run in runs])
+    only = tables.rows_of(runs) if some else None
+    names = [run.row for run in runs]
+    made = tables.present(study, outcome.records, out, options.data_dir, names, only)
     show.outcome(outcome, store)
     show.out.print(f"{', '.join(path.name for path in made)} in {out}\n", soft_wrap=True)
 

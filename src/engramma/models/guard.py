@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from engramma.checks import of_strength
+from engramma.checks import of_strength, unknown
 from engramma.methods import EWC, METHODS, Method, Moments, Now, Penalty, Projection, Vanilla
 from engramma.methods.state import flatten, known, unflatten
 from engramma.models.kronecker import KroneckerEWC, linear_layers
@@ -314,7 +314,7 @@ def _parameters(state: Any, *rest: Tensor | None) -> list[Tensor]:
 def _method(method: str | Method, strength: float | None) -> Method:
     if isinstance(method, str):
         if method not in ALLOWED:
-            raise ValueError(f"method must be one of {', '.join(ALLOWED)}, not {method!r}")
+            raise unknown("method", method, ALLOWED)
         return of_strength(method, strength, KroneckerEWC if method == "ewc_kronecker" else None)
     if strength is not None:
         raise ValueError("strength must be None where method is not a name: set it in the method")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from engramma import studies
-from engramma.checks import LARGE, method_class
+from engramma.checks import LARGE, method_class, unknown
 from engramma.experiment import Experiment, read
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _base(
     if scale is None:
         scale = "paper" if told.get("data", "digits") == "mnist" else "demo"
     if scale not in studies.SCALES:
-        raise ValueError(f"scale must be one of {', '.join(studies.SCALES)}, not {scale!r}")
+        raise unknown("scale", scale, studies.SCALES)
     of = studies.load(study_name)
     return read(
         of.settings, of.scales[scale].settings, dict(told), {"method": method, "vertex": vertex}

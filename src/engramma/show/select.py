@@ -74,9 +74,12 @@ def in_paper(method: str) -> int:
 Row = tuple[str, float | None]  # (method, proportion or None): a row of Table 2, its own or one more
 
 
+def row(method: str, strength: float | None) -> Row:
+    return method, (strength if is_proportion(method) else None)
+
+
 def row_of(record: Recorded) -> Row:
-    method = setting(record, "method")
-    return method, (strength(record) if is_proportion(method) else None)
+    return row(setting(record, "method"), strength(record))
 
 
 def by_row(records: Iterable[Recorded]) -> dict[Row, list[Recorded]]:

@@ -6,7 +6,7 @@ typeset.py writes them as text.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,16 +22,21 @@ if TYPE_CHECKING:
     from engramma.search.choice import Choice
 
 
-def table2(records: Sequence[Recorded], score: str | None = None, measure: str = "average") -> Table:
+def table2(
+    records: Sequence[Recorded],
+    score: str | None = None,
+    measure: str = "average",
+    only: Collection[trials.Row] | None = None,
+) -> Table:
     """Average accuracy, or another score, of the 13 rows at the paper's four vertices, beside the paper's;
-    or another measure, of which the paper has none."""
+    or another measure, of which the paper has none. `only`: the rows asked for, where not all were."""
     rows, alike = trials.by_row(records), not trials.unlike_paper(records)
     places = {key: trials.group(some, "vertex") for key, some in rows.items()}
     tried = {row.category for row in paper.rows() if places.get(row.key, {}).keys() & {*paper.vertices()}}
     lines = []
     for row in paper.rows():
-        if tried and row.category not in tried:
-            continue  # a category that was not asked for; a row missing from one that was is shown as missing
+        if row.key not in only if only else tried and row.category not in tried:
+            continue  # not asked for; a row that was, or whose category was, is shown as missing
         cells = []
         for vertex in paper.vertices():
             found = places.get(row.key, {}).get(vertex, [])

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from engramma import measures
-from engramma.checks import method_class, stream_class
+from engramma.checks import method_class, stream_class, unknown
 from engramma.methods.method import NUMBER, Size
 
 
@@ -92,10 +92,10 @@ LOW = ("forgetting", "stability_gap", *OF_DESCRIPTION)  # the lower, the better
 def value(record: Recorded, measure: str = "average", score: str | None = None) -> float:
     """One number for a run; NaN where it diverged. `score` None takes the record's first."""
     if measure not in MEASURES:
-        raise ValueError(f"measure must be one of {', '.join(MEASURES)}, not {measure!r}")
+        raise unknown("measure", measure, MEASURES)
     name = score or next(iter(record.scores), "")
     if name not in record.scores:
-        raise ValueError(f"score must be one of {', '.join(record.scores)}, not {name!r}")
+        raise unknown("score", name, record.scores)
     if record.diverged is not None:
         return float("nan")
     if measure in OF_DESCRIPTION:

@@ -25,20 +25,36 @@ def list_(
     method: Annotated[Optional[str], typer.Option(help="Only this method.", metavar="NAME")] = None,  # noqa: UP045
     vertex: Annotated[Optional[float], typer.Option(help="Only this vertex.", metavar="N")] = None,  # noqa: UP045
     store: StoreOption = Path("runs"),
-) -> None:
+    form: Annotated[
+        str,
+        typer.Option("--format", help="rich | csv | json: these with every setting and measure.",
+                     metavar="NAME"),
+    ] = "rich",
+) -> None:  # fmt: skip
     """List the runs: setting, average at the end, how long it took."""
     from rich import box
     from rich.table import Table
 
+    from engramma.runs import frames
+    from engramma.store import outputs
+
+    forms = {"csv": outputs.in_csv, "json": outputs.in_json}
+    if form not in ("rich", *forms):
+        raise ValueError(f"format must be one of rich, {', '.join(forms)}, not {form!r}")
+    told = {"method": method, "vertex": vertex}
+    asked = {name: value for name, value in told.items() if value is not None}
+    wanted = [
+        r for r in sorted(stored([store], "store"), key=_order)
+        if all(r.description[name] == value for name, value in asked.items())
+    ]  # fmt: skip
+    if form != "rich":
+        print(forms[form](frames.rows(wanted)), end="")
+        return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     for column in ("run", "method", "strength", "n", "data", "items", "seed", "average", "seconds"):
         table.add_column(column, justify="left" if column in ("run", "method", "data") else "right")
-    shown = 0
-    for r in sorted(stored([store], "store"), key=_order):
+    for r in wanted:
         told = r.description
-        if (method and told["method"] != method) or (vertex is not None and told["vertex"] != vertex):
-            continue
-        shown += 1
         strength = "" if told["strength"] is None else f"{told['strength']:.3g}"
         average = "diverged" if r.diverged else f"{r.average:.3f}"
         cells = (r.name[:8], told["method"].rpartition(":")[2], strength, f"{told['vertex']:g}")
@@ -47,7 +63,7 @@ def list_(
         seconds = f"{took:.1f}" if isinstance(took, float) else str(took or "")[:12]
         table.add_row(*map(visible, (*cells, *data, average, seconds)))
     show.out.print(table)
-    show.out.print(f"{shown} runs in {store}", soft_wrap=True)
+    show.out.print(f"{len(wanted)} runs in {store}", soft_wrap=True)
 
 
 @app.command("show")

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from engramma.store.records import Record
     from engramma.studies import Study
 
-FORMATS = ("rich", "md", "latex", "csv")
+FORMATS = ("rich", "md", "latex", "csv", "json")
+WRITTEN = ("md", "latex", "csv")  # of a study that is reproduced
 EVERYTHING = "scores"  # the table of whatever a store holds
 
 ScaleOption = Annotated[
@@ -164,9 +165,7 @@ def present(study: Study, records: list[Record], out: Path, data_dir: str | Path
     found: dict[str, Table] = {kind: tables.TABLES[kind](records) for kind in study.tables}
     for each in found.values():
         show.out.print(typeset.terminal(each))
-        made += [
-            typeset.write(each, out / f"{study.name}{end}", form) for form, end in typeset.ENDINGS.items()
-        ]
+        made += [typeset.write(each, out / f"{study.name}{typeset.ENDINGS[form]}", form) for form in WRITTEN]
     for kind in study.figures:
         known: dict[str, Any] = {"table": found["table2"]} if kind == "bars" and "table2" in found else {}
         made += figures.draw(kind, records, out, study.name, data_dir=data_dir, **known)
@@ -187,7 +186,9 @@ def _format(form: str, out: Path | None) -> str:
     if form not in FORMATS:
         raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {form!r}")
     if form == "rich" and out is not None:
-        raise ValueError("format must be md, latex or csv to be written to a file; rich is for the terminal")
+        raise ValueError(
+            "format must be md, latex, csv or json to be written to a file; rich is for the terminal"
+        )
     return form
 
 

@@ -28,16 +28,19 @@ class Recorded(Protocol):
     def memories(self, task: int) -> np.ndarray | None: ...
 
 
-MEASURES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "average": measures.average,
-    "smallest_own": measures.smallest_own,
-    "forgetting": measures.forgetting,
-    "backward_transfer": measures.backward_transfer,
+Measure = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # of scores (R,T,T) and untrained ones (R,T)
+MEASURES: dict[str, Measure] = {
+    "average": lambda scores, _: measures.average(scores),
+    "smallest_own": lambda scores, _: measures.smallest_own(scores),
+    "forgetting": lambda scores, _: measures.forgetting(scores),
+    "backward_transfer": lambda scores, _: measures.backward_transfer(scores),
+    "forward_transfer": measures.forward_transfer,
 }
 
 
 def value(record: Recorded, measure: str = "average", score: str | None = None) -> float:
-    """One number for a run; NaN where it diverged. `score` None takes the record's first."""
+    """One number for a run; NaN where it diverged, and forward transfer where its curves do not say how an
+    untrained network scores. `score` None takes the record's first."""
     if measure not in MEASURES:
         raise ValueError(f"measure must be one of {', '.join(MEASURES)}, not {measure!r}")
     name = score or next(iter(record.scores), "")
@@ -46,7 +49,15 @@ def value(record: Recorded, measure: str = "average", score: str | None = None) 
     if record.diverged is not None:
         return float("nan")
     table = torch.as_tensor(np.asarray(record.scores[name], dtype=np.float64))
-    return float(MEASURES[measure](table[None])[0])
+    return float(MEASURES[measure](table[None], torch.as_tensor(_untrained(record, name))[None])[0])
+
+
+def _untrained(record: Recorded, score: str) -> np.ndarray:
+    """(T,): what it scored before anything was learned; NaN where that was not measured."""
+    epoch, curve = record.curves.get("epoch"), record.curves.get(score)
+    if epoch is None or curve is None or not len(epoch) or epoch[0] != 0:
+        return np.full(len(record.scores[score]), np.nan)
+    return np.asarray(curve[0], dtype=np.float64)
 
 
 def values(records: Iterable[Recorded], measure: str = "average", score: str | None = None) -> np.ndarray:

@@ -197,9 +197,8 @@ def rows(
         cells = []
         for vertex in across:
             own = runs.get(vertex, [])
-            where, facts = f"{label}, {labels.vertex(vertex)}", {"vertex": vertex}
-            if own:
-                facts["strength"] = trials.strength(own[0])
+            where = f"{label}, {labels.vertex(vertex)}"
+            facts = {"vertex": vertex, "strength": trials.strength(own[0]) if own else None}
             cell = Cell.of(own, where, measure, score, facts=facts)
             if against is not None:
                 others = theirs[0].runs.get(vertex, []) if theirs else []

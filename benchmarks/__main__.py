@@ -8,8 +8,19 @@ from importlib import import_module
 
 from benchmarks import status
 
-NAMES = ("step", "transcription", "methods", "scaling", "start", "roofline", "tuning", "scale", "gpu")
-LONG = ("temperature", "awake")  # run alone, by name
+NAMES = (
+    "step",
+    "transcription",
+    "methods",
+    "scaling",
+    "start",
+    "roofline",
+    "tuning",
+    "scale",
+    "gpu",
+    "memory",
+)
+LONG = ("temperature", "awake", "ridge")  # run alone, by name
 
 
 def main(arguments: list[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -40,6 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     torch.set_num_threads(1)  # the networks are small, and pytest-xdist has the other cores
+    os.fsync = lambda handle: None  # thousands of files that nobody will miss: no waiting for the disk
     name = str(config.getoption("--device"))
     if name != "cpu" and not name.startswith("cuda"):
         raise pytest.UsageError(f"--device must be cpu or cuda, not {name!r}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -78,6 +80,9 @@ def test_an_item_wakes_the_group_that_knows_it() -> None:
     torch.testing.assert_close(grouped.energy(theta, probe), energy)
     rest = torch.cat([net.relax(theta[:, :4], items[:1]).state, net.relax(theta[:, 4:], items[1:]).state], 1)
     assert torch.equal(grouped.relax(theta, probe).state, rest)
+    owned = replace(grouped, owner=torch.tensor([[1, 0, 1]])).respond(theta, probe).tasks
+    assert owned is not None  # of which tasks an item may be: those of its group and no others
+    assert owned.tolist() == [[[False, True, False]] * 4 + [[True, False, True]] * 4]
 
 
 @pytest.mark.parametrize(
@@ -163,6 +168,18 @@ def test_where_all_groups_are_taken_a_strange_task_goes_to_the_one_that_knows_it
     for row, seed in enumerate((7, 8)):
         alone, once = learned(seed, **told)
         assert torch.equal(accuracy(alone, once[-1])[0], accuracy(setup, moments[-1])[row])
+
+
+@pytest.mark.parametrize("settings", [{}, {"groups": 2}, {"grow": True, "boundaries": "found"}])
+def test_what_groups_know_is_found_again_from_memories_and_owners(settings: dict) -> None:
+    setup, moments = learned(epochs=2, memories=30, settings=settings)
+    owner = moments[-1].state.owner[0].tolist()
+    state = setup.method.start(moments[0].theta)
+    for moment in moments:
+        state = setup.method.found_again(state, moment.now, moment.theta, owner)
+        assert torch.equal(state.owner, moment.state.owner)
+        torch.testing.assert_close(state.mean, moment.state.mean)
+        torch.testing.assert_close(state.deviation, moment.state.deviation)
 
 
 def test_a_task_that_comes_again_has_other_items() -> None:

@@ -26,10 +26,14 @@ from engramma.checks import visible
 from engramma.cli import app, interrupt, spelled_out
 from engramma.cli.options import given
 from engramma.experiment import Experiment, read
+from engramma.interactions import INTERACTIONS
+from engramma.losses import LOSSES
+from engramma.methods import METHODS
 from engramma.runs import study
 from engramma.runs.options import Options
 from engramma.runs.terminal import Terminal
 from engramma.store.records import Record, Store
+from engramma.streams import STREAMS
 from engramma.streams.datasets import MNIST
 
 TINY = "--data digits --tasks 2 --items 40 --memories 4 --epochs 2 --device cpu"
@@ -74,7 +78,18 @@ def command(*arguments: str) -> list[str]:
         ("--method nowhere:Thing", "cannot import nowhere"),
         ("--method ewc --set fisher=whole", "fisher must be item or batch"),
         ("--method ewc --set fisher", "--set must be name=value"),
-        ("--method ewc --strengths strong", "strengths must be numbers such as"),
+        ("--method ewc --strength strong", "strength must be a valid number, not 'strong'"),
+        ("--method ewc --strength 1,strong", "strength must be numbers such as"),
+        ("--method ewc --strengths strong", "strength must be a valid number"),
+        ("--vertex 2,x", "vertex must be numbers such as"),
+        ("--seed 1 --seeds 2", "seed must be left out where --seeds says"),
+        ("--method EWC", "method must be one of .* not 'EWC'; did you mean ewc"),
+        ("--stream permutd", "did you mean permuted"),
+        ("--interaction leeky", "did you mean leaky"),
+        ("--data digts", "did you mean digits"),
+        ("--normalise velocty", "did you mean velocity"),
+        ("--method ewc --set fischer=item", "unknown setting settings.fischer of ewc; did you mean fisher"),
+        ("--method ewc --set fisher=itm", "fisher must be item or batch, not 'itm'; did you mean item"),
         ("--seeds 0", "seeds must be how many"),
         ("--seeds 1,x", "seeds must be how many"),
         ("--stream sideways", "stream must be one of permuted, .*:Class, not 'sideways'"),
@@ -84,7 +99,7 @@ def command(*arguments: str) -> list[str]:
         ("--kernel magic", "kernel must be auto"),
         ("--data nothing.npz", "nothing.npz: no such file"),
         ("--config nothing.toml", "nothing.toml"),
-        ("--data states", "data must be mnist, digits or the path of an .npz file for the stream permuted"),
+        ("--data states", "data must be mnist, digits, an .npz file or a folder .* for the stream permuted"),
     ],
 )
 def test_run_says_what_is_wrong_and_writes_nothing(line: str, says: str, here: Path) -> None:
@@ -128,7 +143,7 @@ def test_any_number_runs_or_is_refused_in_one_line(name: str, dtype: str, tmp_pa
         ("run --seeds 99999999999999999999999", "seeds must be how many .1 to 10,000. or a list"),
         (f"run --seeds {'9' * 5000}", "seeds must be how many"),
         (f"run --seeds 0,{2**64}", "seed must be less than 9223372036854775808"),
-        (f"run --method ewc --strengths 1,{'9' * 401}", "strengths must be numbers such as"),
+        (f"run --method ewc --strengths 1,{'9' * 401}", "strength must be numbers such as"),
         (f"run --method ewc --strength {'9' * 401}", "strength must be"),
         (f"run --method rehearsal --set capacity={'9' * 401}", "capacity must be between -1e.30 and 1e.30"),
         (f"run --method si --set damping={10**300}", "damping must be between"),
@@ -369,7 +384,8 @@ def test_a_method_in_a_file_in_several_processes(here: Path, caplog: pytest.LogC
 
 def test_a_strength_that_nobody_gave(here: Path) -> None:
     refused(engramma(f"run {TINY} --method ewc --vertex 3"), "strength must be given for ewc at n = 3")
-    done = subprocess.run(command(*f"run {TINY} --method ewc".split()), capture_output=True, text=True)
+    line = f"run {TINY} --method ewc --seeds 1"
+    done = subprocess.run(command(*line.split()), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("strength was not given: it is 1100, the paper's lambda for ewc at n = 2") == 1
     (record,) = Store(here / "runs")
@@ -498,9 +514,113 @@ def test_ctrl_c_says_what_was_kept(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGINT)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 130
-    assert "stopped; 0 finished runs are kept" in " ".join(said.split())
+    assert "stopped; 0 runs of this command kept" in " ".join(said.split())
     assert "Traceback" not in said
     assert not list(store.rglob(".tmp-*"))
+
+
+def test_what_an_interruption_keeps_is_of_this_command(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store has the runs of other days too."""
+    assert engramma(f"run {TINY} --seeds 3").exit_code == 0
+    assert engramma(f"run {TINY} --seeds 2 --vertex 5").exit_code == 0
+    assert len(Store(here / "runs")) == 5
+    assert interrupt.kept().startswith("2 runs of this command kept in runs")
+
+
+def test_several_vertices_and_strengths_over_three_seeds(here: Path) -> None:
+    """What is typed wins over a file, and what is in the file is as good as typed."""
+    result = engramma(f"run {TINY} --method ewc --strength 1,10 --vertex 2,5")
+    assert "12 runs trained" in result.stdout, result.output
+    assert result.stdout.count("3 seeds") == 4
+    told = [(r.description["vertex"], r.description["strength"], r.description["seed"])
+            for r in Store(here / "runs")]  # fmt: skip
+    assert sorted(told) == [(n, s, seed) for n in (2, 5) for s in (1, 10) for seed in range(3)]
+    (here / "my.toml").write_text("method = 'ewc'\nvertices = [2, 5]\nstrength = [1, 10, 100]\nseeds = 2")
+    again = engramma(f"run {TINY} --config my.toml --strength 10")
+    assert "0 runs trained, 4 found" in again.stdout
+    one = engramma(f"run {TINY} --config my.toml --strengths 1 --seed 2")
+    assert "0 runs trained, 2 found" in one.stdout
+    (here / "my.toml").write_text("method = 'ewc'\nvertex = 2\nstrength = 10\nseed = 1")
+    assert "0 runs trained, 1 found" in engramma(f"run {TINY} --config my.toml").stdout
+    assert "0 runs trained, 3 found" in engramma(f"run {TINY} --config my.toml --seeds 3 --vertex 5").stdout
+
+
+@pytest.mark.usefixtures("here")
+def test_a_bar_is_there_while_there_is_work() -> None:
+    first = engramma(f"run {TINY}").stderr
+    assert first.splitlines()[-1].startswith("done ")
+    assert "100%" in first
+    assert "left" not in first.splitlines()[-1]
+    assert engramma(f"run {TINY}").stderr == ""
+
+
+@pytest.mark.usefixtures("here")
+def test_one_item_to_test_on_is_warned_of() -> None:
+    line = f"run {TINY} --seeds 1 --test-share"
+    says = "test_share 0.02 of 40 items is one item a task to test on"
+    assert says in " ".join(engramma(f"{line} 0.02").stderr.split())
+    assert "one item" not in engramma(f"{line} 0.05").stderr
+
+
+def test_a_list_of_runs_is_uncut(here: Path) -> None:
+    """In 80 columns what is longest in every column; all of it with --wide."""
+    line = f"run {TINY} --method pseudorehearsal --strength 0.123 --vertex 2.125 --items 1500"
+    assert engramma(f"{line} --seed 1000").exit_code == 0
+    x = np.random.default_rng(0).random((40, 5))
+    np.savez(here / "a-name-of-data-beyond-all-bounds.npz", x=x, y=np.arange(40) % 2)
+    own = TINY.replace("digits", "a-name-of-data-beyond-all-bounds.npz")
+    assert engramma(f"run {own} --seed 0").exit_code == 0
+    lines = engramma("runs list").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    (row,) = (line for line in lines if "1000" in line)
+    for cell in ("pseudorehearsal", "0.123", "2.125", "digits", "1500", "1000"):
+        assert cell in row.split()
+    assert lines[1].split() == [
+        "run",
+        "method",
+        "strength",
+        "n",
+        "data",
+        "items",
+        "seed",
+        "average",
+        "seconds",
+    ]
+    wide = engramma("runs list --wide").stdout
+    assert "a-name-of-data-beyond-all-bounds" in wide
+    assert "forgetting" in wide
+    assert "…" not in wide
+
+
+def offered(line: str) -> list[str]:
+    """What a shell is given to complete the line."""
+    words = line.split() + ([""] if line.endswith(" ") else [])
+    env = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1), "_ENGRAMMA_COMPLETE": "complete_bash"}
+    return CliRunner().invoke(app, [], env=env, prog_name="engramma").stdout.split()
+
+
+@pytest.mark.usefixtures("here")
+def test_a_shell_completes_values() -> None:
+    assert offered("engramma run --method pseu") == ["pseudorehearsal"]
+    assert offered("engramma tune --method ewc,pseu") == ["ewc,pseudorehearsal"]
+    assert offered("engramma run --interaction ") == list(INTERACTIONS)
+    assert offered("engramma run --loss ") == list(LOSSES)
+    assert offered("engramma run --stream ") == list(STREAMS)
+    assert offered("engramma run --normalise ") == ["mean", "velocity", "gradient"]
+    assert offered("engramma reproduce curves-v") == ["curves-vanilla"]
+    assert offered("engramma reproduce table2 --scale ") == list(studies.SCALES)
+    assert offered("engramma table sco") == ["scores"]
+    assert offered("engramma figure mem") == ["memories"]
+    assert set(offered("engramma runs list --method ")) == set(METHODS)
+
+
+def test_a_shell_completes_data(here: Path) -> None:
+    (here / "mine.npz").touch()
+    (here / "mine.csv").touch()
+    (here / "more" / "deep").mkdir(parents=True)
+    assert offered("engramma run --data ") == ["mnist", "digits", "states", "mine.npz", "more/"]
+    assert offered("engramma run --data m") == ["mnist", "mine.npz", "more/"]
+    assert offered("engramma run --data more/") == ["more/deep/"]
 
 
 def test_settings_of_a_file_must_be_a_table_to_be_added_to(here: Path) -> None:

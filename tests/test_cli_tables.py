@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import Counter
 
 import numpy as np
@@ -98,7 +99,7 @@ def test_what_is_there_is_opened_once_and_its_table_made_once(store, tmp_path, m
     monkeypatch.setattr(
         records, "read_folder", lambda place, *a, **k: opened.update([place.name]) or read(place, *a, **k)
     )
-    counted = lambda found: made.append(len(found)) or table2(found)  # noqa: E731
+    counted = lambda found, **k: made.append(len(found)) or table2(found, **k)  # noqa: E731
     monkeypatch.setattr(made_tables, "table2", counted)
     monkeypatch.setitem(made_tables.TABLES, "table2", counted)
     words = ["reproduce", "table2", "--store", store, "--out", str(tmp_path), "--rows", "vanilla,ewc"]
@@ -168,10 +169,40 @@ def test_studies_beyond_the_paper_show_what_differs(app, tmp_path, study, label,
         assert [p.name for p in (tmp_path / "figures").glob("*.png")] == files
 
 
-def test_rows_leave_the_others_missing(app, store):
+def test_rows_that_were_not_asked_for_are_not_shown(app, store):
     code, text, _ = ask(app, "table", "table2", "--from", store, "--rows", "vanilla,ewc", "--format", "md")
     assert code == 0
-    assert "12 cells are missing" in text
+    assert re.findall(r"^\| (\w[\w -]*\w) \|", text, flags=re.M) == ["Vanilla", "EWC"]
+    assert "missing" not in text
+
+
+def test_kinds_of_figures_and_all_scores_are_of_the_rows_asked_for(app, store, tmp_path):
+    """Also where no study says which rows there are."""
+    line = ("figure", "tasks", "--from", store, "--out", str(tmp_path), "--rows")
+    code, _, error = ask(app, *line, "gem,mas")
+    assert code == 0, error
+    assert sorted(p.stem for p in tmp_path.glob("*.png")) == ["tasks-gem-0.05", "tasks-gem-0.5", "tasks-mas"]
+    code, _, error = ask(app, *line, "gme")
+    assert code == 2
+    assert "rows must be some of" in " ".join(error.split())
+    assert "did you mean gem?" in " ".join(error.split())
+    code, text, _ = ask(app, "table", "scores", "--from", store, "--rows", "gem@0.5", "--format", "md")
+    assert code == 0
+    assert re.findall(r"^\| (\w[\w .-]*\w) \|", text, flags=re.M) == ["GEM 0.5"]
+
+
+def test_bars_are_of_the_rows_asked_for(store, tmp_path, app, monkeypatch):
+    from engramma.show.figures import bars
+
+    drawn = []
+    panel = bars._panel
+    monkeypatch.setattr(bars, "_panel", lambda axes, *rest: (panel(axes, *rest), drawn.append(axes)))
+    code, _, error = ask(
+        app, "figure", "table2", "--from", store, "--out", str(tmp_path), "--rows", "ewc,mas"
+    )
+    assert code == 0, error
+    # Panels that share an axis have its labels once.
+    assert {tuple(t.get_text() for t in axes.get_yticklabels()) for axes in drawn} == {("EWC", "MAS"), ()}
 
 
 def test_figures_of_a_study(app, store, tmp_path):
@@ -224,7 +255,7 @@ def test_present_shows_and_writes_all_of_a_study(store, tmp_path, capsys):
         (("table", "table2", "--format", "rich", "--out", "x"), "rich is for the terminal"),
         (("table", "table2", "--scale", "paper"), "engramma reproduce table2 --scale paper makes them"),
         (("table", "table2", "--rows", "adam"), "rows must be some of vanilla"),
-        (("figure", "pie"), "figure must be a study or a kind"),
+        (("figure", "pie"), "figure must be one of table1, table2"),
         (("figure", "table1"), "study table1 has no figure of its own"),
         (("figure", "table2", "--kind", "pie"), "kind must be one of response"),
         (("figure", "table2", "--kind", "memories", "--rows", "vanilla"), "run with --keep-memories"),

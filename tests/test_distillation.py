@@ -90,6 +90,7 @@ def test_lwf(task_id: bool, make_stream, make_network, world, near) -> None:
     assert torch.equal(awake.theta, before)
     extra = method.rehearse(awake.state, now)
     assert extra is not None
+    assert torch.equal(extra.ids, stream[2].train.ids + 2**30)  # by which they are shuffled: it must stay
     found = network.gradient(theta, Items.join(stream[2].train, extra))
 
     def cost(r: int, one: Tensor) -> tuple[Tensor, float]:

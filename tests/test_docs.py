@@ -30,7 +30,7 @@ def test_the_page_on_adding_a_method_runs() -> None:
     assert half > none + 0.05
 
 
-OWN = {"adding-an-interaction": "exponential.py", "adding-a-stream": "codes.py"}
+OWN = {"adding-an-interaction": "smooth.py", "adding-a-stream": "codes.py"}
 
 
 @pytest.mark.parametrize("name", OWN)

@@ -106,7 +106,7 @@ def test_pixels_are_on_as_often_as_those_of_the_class(world, make_network) -> No
 def test_only_a_few_numbers_are_kept(world) -> None:
     """A mean a class and task, which replicas of a seed share; or a number a memory."""
     stream, network, thetas = world
-    classes, _ = lived(Dreams(), world)
+    classes, _ = lived(Dreams(centres=1), world)
     assert [m.shape for m in classes.mean] == 2 * [(2, stream.classes, network.visible)]
     assert {m.dtype for m in classes.mean} == {torch.int8}
     assert [s.shape for s in classes.share] == 2 * [(2, stream.classes)]

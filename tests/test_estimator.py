@@ -250,6 +250,8 @@ def test_later_tasks_bring_no_new_labels(iris: tuple[np.ndarray, np.ndarray]) ->
         ({"vertex": 0}, "vertex must be a number above 0"),
         ({"strength": 1.0}, "strength must be None for the method 'vanilla'"),
         ({"method": "ewc"}, "strength must be given for the method 'ewc'.*engramma tune"),
+        ({"method": "mas_moments"}, "strength must be given for the method 'mas_moments'.*engramma tune"),
+        ({"method": "lwf"}, "strength must be given for the method 'lwf'.*engramma tune"),
         ({"method": EWC(), "strength": 1.0}, "strength must be None where method is not a name"),
     ],
 )

@@ -146,7 +146,7 @@ def test_any_file_is_read_or_refused_in_one_line(text: str) -> None:
         ({"loss": "json:Nothing"}, "loss json:Nothing: json has no Nothing"),
         (
             {"method": "ewc", "settings": {"fischer": "item"}},
-            "unknown setting settings.fischer of ewc; allowed: merge",
+            "unknown setting settings.fischer of ewc; did you mean fisher?",
         ),
         ({"method": "ewc", "settings": {"fisher": "whole"}}, "fisher must be item or batch"),
         ({"method": "ewc", "settings": {"batch": "many"}}, "batch must be a valid whole number"),
@@ -156,8 +156,8 @@ def test_any_file_is_read_or_refused_in_one_line(text: str) -> None:
         ({"method": "vanilla", "strength": 1.0}, "strength must be left out for vanilla"),
         ({"method": "l2", "strength": -1.0}, "strength must be greater than or equal to 0"),
         (
-            {"data": "../../etc/passwd"},
-            "data must be mnist, digits or the path of an .npz file for the stream permuted",
+            {"data": "digts"},
+            "data must be mnist, digits, an .npz file or a folder .* for the stream permuted, .*mean digits",
         ),
         ({"stream": "states", "flips": 101}, "flips must be at most size"),
         ({"autoassociative": True}, "autoassociative must be"),
@@ -201,6 +201,31 @@ def test_a_lambda_that_nobody_gave_is_the_papers_or_none(
         assert read({"data": "digits", "method": method, "strength": 1e-3}, other).strength == 1e-3
     assert not caplog.records
     assert {read({"method": m, "vertex": 3.0}).strength for m in ("rehearsal", "gem", "agem")} == {0.05}
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_a_lambda_that_is_the_methods_own_default_is_said(
+    method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A proportion has a default that suits. A lambda fits no two problems: it is said which one it is, or
+    none is taken."""
+    checks._say_lambda.cache_clear()
+    told = {"data": "digits", "method": method, "vertex": 3.0}
+    with caplog.at_level(logging.WARNING, "engramma"):
+        if issubclass(METHODS[method], Penalty):
+            with pytest.raises(ValueError, match=f"strength must be given for {method} at n = 3"):
+                read(told)
+        else:
+            run = read(told)
+            assert read(run.describe()) == run
+            if METHODS[method].strength_name:
+                read(told, {"strength": 0.5})
+    said = [record.getMessage() for record in caplog.records]
+    default = {"lwf": 1, "xdg": 0}.get(method)
+    expected = (
+        [] if default is None else [f"strength was not given: it is {default}, the default of {method}"]
+    )
+    assert [line.partition(" (")[0] for line in said] == expected
 
 
 def test_a_description_holds_every_setting() -> None:

@@ -322,10 +322,8 @@ def warped(valid: dict[str, bytes], chance: random.Random) -> dict[str, bytes]:
 def test_hostile_checkpoints(
     broken_off: tuple[Store, list[Experiment], Path],
     caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One that is not sound is set aside in one line, and the pack begins anew; nothing it names is made."""
-    monkeypatch.setattr(os, "fsync", lambda handle: None)  # thousands of files that nobody will miss
     store, pack, place = broken_off
     chance, built = random.Random(pack[0].method), build(pack)
     valid = {p.name: p.read_bytes() for p in place.iterdir() if p.name != files.SUMS}

@@ -136,6 +136,15 @@ def test_as_many_memories_learn_as_the_class_says(world) -> None:
     assert np.isclose(XdG().share, 0.2)
 
 
+@pytest.mark.parametrize("strength", [0.0, 1.0])
+def test_a_run_that_learned_its_first_tasks_without_it_is_refused(strength: float, world) -> None:
+    """A fork to it has tasks behind it that all memories learned."""
+    stream, network, theta = world
+    method = XdG(strength)
+    with pytest.raises(ValueError, match="xdg must be there from the first task on"):
+        method.consolidate(method.start(theta), Now(network, stream[0], 1, 0, REPLICAS, 3), theta)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

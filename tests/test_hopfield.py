@@ -159,3 +159,84 @@ def test_bad_input_is_named() -> None:
         network.store(patterns(2, 11))
     with pytest.raises(ValueError, match="epochs must be at least 1"):
         network.learn(patterns(2, 10), epochs=0)
+
+
+def test_the_pseudo_inverse_stores_all_that_are_independent() -> None:
+    """Exactly, at loads where Hebb's rule has nothing left; correlated ones too; in whatever portions."""
+    states = patterns(90, 100)
+    states[45:] = np.where(np.random.default_rng(2).random((45, 100)) < 0.3, -states[:45], states[:45])
+    network = Hopfield("pseudo-inverse")
+    network.store(states[:30])
+    network.store(states[30:])
+    network.store(states[:5])  # again: nothing changes
+    assert bool(network.is_stable(states).all())
+    x = states.astype(float).T
+    projection = x @ np.linalg.pinv(x)
+    np.testing.assert_allclose(network.weights, projection - np.diag(projection.diagonal()), atol=1e-9)
+    hebb = Hopfield()
+    hebb.store(states)
+    assert not bool(hebb.is_stable(states).any())
+
+
+def test_bounded_weights_stay_within_and_forget_the_oldest() -> None:
+    """Parisi's palimpsest: 2 N patterns, where Hebb's rule recalls none; the last ones are kept."""
+    neurons, states = 200, patterns(400, 200)
+    network, hebb = Hopfield("bounded", bound=0.35), Hopfield()
+    for part in np.split(states, 8):
+        network.store(part)
+        assert float(torch.as_tensor(network.weights).abs().max()) <= 0.35 / neurons**0.5 + 1e-15
+    hebb.store(states)
+
+    def overlap(net: Hopfield, some: np.ndarray) -> float:
+        return float((net.recall(some).state.numpy() * some).mean())
+
+    assert overlap(network, states[-4:]) > 0.95
+    assert overlap(network, states[:200]) < 0.6
+    assert overlap(hebb, states[-4:]) < 0.6
+
+
+def test_unlearning_holds_more() -> None:
+    """Hopfield, Feinstein and Palmer (1983): at 0.25 N, where Hebb's rule recalls little."""
+    states = patterns(16, 64)
+    network = Hopfield()
+    network.store(states)
+    before = network.recall(states).state.numpy()
+    network.unlearn(dreams=100, rate=0.02)
+    after = network.recall(states).state.numpy()
+    assert (after * states).mean() > (before * states).mean() + 0.1
+    assert bool(network.is_stable(states).double().mean() > 0.9)
+    weights = torch.as_tensor(network.weights)
+    torch.testing.assert_close(weights, weights.mT)
+    assert not weights.diagonal().any()
+
+
+def test_dreaming_goes_from_hebb_to_the_pseudo_inverse() -> None:
+    states = patterns(30, 80)
+    found = {}
+    for time in (0.0, 1.0, 1e9):
+        network = Hopfield()
+        network.store(states)
+        network.dream(time)
+        found[time] = torch.as_tensor(network.weights)
+    hebb, projection = Hopfield(), Hopfield("pseudo-inverse")
+    for network in (hebb, projection):
+        network.store(states)
+    torch.testing.assert_close(found[0.0], hebb.weights)
+    torch.testing.assert_close(found[1e9], projection.weights, rtol=0, atol=1e-6)
+    x = states.astype(float)  # as it is published: by the patterns' correlations
+    kernel = 2 * np.linalg.inv(np.eye(30) + x @ x.T / 80)
+    whole = x.T @ kernel @ x / 80
+    np.testing.assert_allclose(found[1.0], whole - np.diag(whole.diagonal()), atol=1e-9)
+
+
+def test_what_sleep_refuses() -> None:
+    with pytest.raises(RuntimeError, match="the network is empty"):
+        Hopfield().dream(1.0)
+    network = Hopfield("storkey")
+    network.store(patterns(2, 10))
+    with pytest.raises(ValueError, match="rule must be hebbian for dream, not storkey"):
+        network.dream(1.0)
+    with pytest.raises(ValueError, match="rate must be above 0"):
+        network.unlearn(3, rate=0)
+    with pytest.raises(ValueError, match="bound must be above 0"):
+        Hopfield("bounded", bound=0)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from engramma.interactions import (
     INTERACTIONS,
+    Exponential,
     Interaction,
     LeakyRectifiedPolynomial,
     Polynomial,
@@ -21,6 +22,8 @@ VERTICES = (0.5, 1, 1.5, 2, 3, 10, 20, 30)
 
 def plain(f: Interaction, x: float) -> float:
     """The definitions, one number at a time."""
+    if isinstance(f, Exponential):
+        return math.exp(f.n * (x - 1))
     if isinstance(f, Polynomial):
         return x**f.n if f.n == int(f.n) else abs(x) ** f.n
     return x**f.n if x > 0 else getattr(f, "leak", 0.0) * x
@@ -85,3 +88,25 @@ def test_leak_has_a_size_and_a_sign() -> None:
 def test_vertices_that_are_refused(name: str, n: float) -> None:
     with pytest.raises(ValueError, match="vertex must be a number above 0"):
         INTERACTIONS[name](n)
+
+
+def test_the_exponential_is_the_power_s_companion() -> None:
+    """At a similarity of 1 it has the power's value and slope, so that a temperature suits both."""
+    one = torch.ones((), dtype=torch.float64)
+    for n in VERTICES:
+        f, g = Exponential(n), Polynomial(n)
+        torch.testing.assert_close(f.value(one), g.value(one))
+        torch.testing.assert_close(f.slope(one), g.slope(one))
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_the_exponential_never_overflows_and_goes_on_along_its_tangent(kind: torch.dtype) -> None:
+    f = Exponential(1000)
+    x = torch.linspace(0.9, 5, 200, dtype=kind)
+    assert f.value(x).isfinite().all()
+    assert f.slope(x).isfinite().all()
+    assert (f.value(x).diff() > 0).all()
+    assert (f.slope(x).diff() >= 0).all()
+    x = torch.linspace(1.05, 1.07, 41, dtype=torch.float64, requires_grad=True)  # the tangent begins at 1.06
+    (expected,) = torch.autograd.grad(f.value(x).sum(), x)
+    torch.testing.assert_close(f.slope(x.detach()), expected)

@@ -29,6 +29,7 @@ ROOMS = [  # from the ground up; parts of one row know nothing of each other
     {"studies"},
     {"search"},
     {"show"},
+    {"laws"},
     {"cli"},
 ]
 FLOOR = {name: height for height, row in enumerate(ROOMS) for name in row}

@@ -251,8 +251,8 @@ def test_what_it_keeps_is_what_its_class_says(name: str, settings: dict[str, Any
     last = run(method, seeds=(4,))[-1]
     net, tasks, count = last.now.network, last.now.tasks, last.memories.shape[1]
     size = Size(
-        net.neurons, net.visible, net.classes, last.now.task.train.probe.shape[1],
-        type(method).memories(told, count, tasks), tasks,
+        *type(method).memories(told, count, tasks),
+        net.neurons, net.visible, net.classes, last.now.task.train.probe.shape[1], tasks,
     )  # fmt: skip
     said = type(method).kept(told, strength, size)
     if name == "freeze":

@@ -8,6 +8,7 @@ paper adds. The memories that both end with, after three tasks of three steps, a
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -291,7 +292,7 @@ def ends(make_stream, make_network, device) -> Callable[[Method], Tensor]:
         stream = make_stream(replicas, tasks=TASKS, items=5, dtype=torch.float64)
         network = make_network(stream, LeakyRectifiedPolynomial(N, LEAK))
         theta = replicas.memories(MEMORIES, stream.neurons, 1.0, device=device, dtype=torch.float64)
-        warm = {"initial_temperature": 1 / BETA, "final_temperature": 1 / BETA}
+        warm: dict[str, Any] = {"initial_temperature": 1 / BETA, "final_temperature": 1 / BETA}
         optimiser = Optimiser(RATE, DECAY, MOMENTUM, **warm, epochs=EPOCHS, normalise="mean")
         moments = train(network, stream, method, optimiser, replicas, theta)
         return torch.stack([m.theta for m in moments if m.ends_task])

@@ -236,7 +236,10 @@ def test_a_record_has_no_class_imported(what: str, tmp_path: Path, monkeypatch: 
         ),
         ({"stream": "{}:Plain"}, "own.py:Plain must be a dataclass with the fields replicas and tasks"),
         ({"stream": "{}:Empty"}, "stream .*own.py:Empty must say what its __getitem__, classes is"),
-        ({"stream": "{}:Corners", "data": "digits"}, "data must be own or the path of an .npz file for"),
+        (
+            {"stream": "{}:Corners", "data": "digits"},
+            "data must be own, an .npz file or a folder .* for the stream",
+        ),
         ({"stream": "{}:Corners", "autoassociative": True}, "autoassociative must be false for the stream"),
         ({"stream": "{}:Exponential"}, "must be a class derived from engramma.Stream"),
         ({"interaction": "{}:Half"}, "interaction .*own.py:Half must say what its slope is"),

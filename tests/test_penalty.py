@@ -10,6 +10,7 @@ from torch import Tensor
 
 from engramma.interactions import LeakyRectifiedPolynomial, RectifiedPolynomial
 from engramma.methods import EWC, L2, MAS, SI, EWCMoments, MASMoments, Moments, Now, Penalty, SIMoments
+from engramma.methods.moments import second_moment
 from engramma.network import DenseMemory, Items
 from engramma.optimiser import Optimiser
 from engramma.replicas import Replicas
@@ -335,6 +336,15 @@ def test_of_items_of_signs_the_factor_is_every_visible_weights_importance(
     diagonal = factor[..., None] * moment.diagonal(dim1=1, dim2=2)[:, None]
     torch.testing.assert_close(diagonal, omega[..., : network.visible], **near)
     torch.testing.assert_close(state.weight[..., network.visible :], omega[..., network.visible :], **near)
+
+
+def test_a_second_moment_is_the_mean_over_the_items_that_count() -> None:
+    probe = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(3)).double()
+    weight = torch.tensor([[1, 1, 0, 1, 1], [1, 0, 0, 1, 0]]).double()
+    found = second_moment(Items(probe, probe[..., :1], weight, torch.zeros(2, 5).long()), 3, torch.float64)
+    for row in range(2):
+        x = probe[row, weight[row] > 0, :3]
+        torch.testing.assert_close(found[row], x.T @ x / len(x))
 
 
 def test_replicas_of_a_seed_share_a_moment_and_none_looks_at_another(make_stream, make_network, near) -> None:

@@ -71,14 +71,33 @@ def taken(pack: list[Experiment]) -> int:
         (2.0, {"method": "gem", "strength": 1.0, "memories": 50, "items": 400, "tasks": 4}),
         (2.5, {"method": "agem", "strength": 1.0, "memories": 200, "items": 20, "tasks": 5}),
         (1.2, {"method": "rehearsal", "strength": 1.0, "memories": 50, "items": 400, "tasks": 4}),
+        (1.6, {"method": "ewc", "strength": 1.0, "memories": 100, "items": 200, "batch_size": 10}),
+        (1.7, {"method": "pseudorehearsal", "strength": 1.0, "items": 300, "tasks": 2}),
+        (2.2, {"method": "ewc_moments", "strength": 1.0, "items": 20, "tasks": 6}),
+        (1.5, {"method": "der", "strength": 0.5, "memories": 50, "items": 100}),
+        (1.5, {"method": "lwf", "strength": 1.0, "memories": 50, "items": 100}),
+        (1.7, {"method": "dreams", "strength": 0.5, "memories": 50, "items": 60}),
+        (1.8, {"method": "xdg", "strength": 1.0, "memories": 100, "items": 20}),
+        (1.6, {"method": "allocation", "memories": 50, "items": 60, "tasks": 4}),
+        (1.5, {"method": "allocation", "settings": {"groups": 1, "beside": "si", "beside_strength": 0.5},
+               "memories": 100, "items": 20}),
+        (1.5, {"method": "allocation", "settings": {"groups": 2, "beside": "rehearsal", "beside_strength": 1},
+               "memories": 50, "items": 100, "tasks": 5}),
     ],
-)
+)  # fmt: skip
 def test_a_pack_takes_the_memory_that_was_planned_for_and_not_much_less(
     spare: float, changes: dict[str, Any]
 ) -> None:
     pack = [small(**changes, seed=seed) for seed in (0, 1)]
     found = taken(pack)
     assert found <= planning.memory(pack) <= spare * found
+
+
+@pytest.mark.parametrize("method", ["pseudorehearsal", "der", "lwf", "dreams"])
+def test_replicas_of_one_seed_have_items_of_their_own_where_networks_make_them(method: str) -> None:
+    pack = [small(method=method, strength=0.5, items=200, learning_rate=rate) for rate in (0.1, 0.2, 0.3)]
+    found = taken(pack)
+    assert found <= planning.memory(pack) <= 1.8 * found
 
 
 @pytest.mark.parametrize(

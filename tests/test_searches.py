@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,6 +82,23 @@ def test_proportions_are_all_evenly_spaced_with_both_ends() -> None:
         [k / 10 for k in range(11)]
     )
     assert strengths(strength_search(base("gem"), "demo", SEEDS, 1)) == [0.0]
+
+
+def test_the_class_says_on_which_scale_it_is_searched(tmp_path: Path) -> None:
+    body = "\n".join((
+        "from dataclasses import dataclass", "from engramma.methods import Method", "@dataclass(frozen=True)",
+        "class Own(Method):",
+        "    strength_name, strength_kind = 'share', {kind!r}", "    share: float = 0.5",
+    ))  # fmt: skip
+    for kind, low, high in (("proportion", 0, 1), ("lambda", 1e-4, 1e4)):
+        file = tmp_path / f"{kind}.py"
+        file.write_text(body.format(kind=kind))
+        search = strength_search(base(f"{file}:Own"), "demo", SEEDS)
+        assert (search.kind, search.low, search.high) == (kind, low, high)
+    file = tmp_path / "neither.py"
+    file.write_text(body.format(kind="log"))
+    with pytest.raises(ValueError, match="must be lambda or proportion, not 'log'"):
+        strength_search(base(f"{file}:Own"), "demo", SEEDS)
 
 
 def test_a_trial_is_a_run_a_seed_and_a_temperature_is_both_of_them() -> None:

@@ -473,11 +473,11 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.npz").mkdir()
     for name, message in {
         "pickled.npz": "not an .npz of plain arrays",
-        "lacking.npz": "no array named y",
+        "lacking.npz": "no array named y in it; it has x",
         "damaged.npz": "not an .npz of plain arrays",
         "folder.npz": "not an .npz of plain arrays",
         "absent.npz": "no such file",
-        "other.csv": "data must be mnist, digits or the path of an .npz file",
+        "other.csv": "there is no such folder",
     }.items():
         with pytest.raises(DataError, match=message) as caught:
             load(str(tmp_path / name))

@@ -575,7 +575,7 @@ class Nothing(Method): ...
 class Small(Method):  # holds on to its last memories, and says that this is all
     def start(self, theta): return theta
     @classmethod
-    def state_arrays(cls, tasks): return 1
+    def held(cls, settings, strength, size): return size.memories * size.neurons
     @classmethod
     def rehearsed(cls, settings, strength, items, task): return 0, 0
 

@@ -22,7 +22,8 @@ from stand_in import record
 from engramma.paper import numbers as paper
 from engramma.show import labels, tables, typeset
 from engramma.show import select as trials
-from engramma.show.agreement import Cell, LambdaCell, student
+from engramma.show.agreement import Cell, LambdaCell
+from engramma.show.statistics import student
 
 
 def whole_table(trials_each: int = 3, spread: float = 0.02) -> list:

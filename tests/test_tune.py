@@ -95,8 +95,11 @@ def test_a_search_that_is_done_removes_what_a_killed_one_left(tmp_path: Path) ->
     tune([tiny(trials=4)], store)
     dead = store.claims / "1-0-0.owner"
     dead.write_text("{}")
+    half = store.checkpoints / ("0" * 20) / ".tmp-1-0-0-0"  # all there was of a checkpoint
+    half.mkdir(parents=True)
     tune([tiny(trials=4)], store)
     assert not dead.exists()
+    assert not half.parent.exists()
 
 
 def test_a_trial_does_not_depend_on_what_was_searched_before(tmp_path: Path) -> None:
@@ -185,20 +188,18 @@ def valued(experiments: list[Experiment], store: Store, **_: Any) -> Outcome:
     return Outcome(records, len(records), 0)
 
 
-@pytest.fixture
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing here outlives the machine: no waiting for its disk."""
+@pytest.fixture(autouse=True)
+def unsynced() -> Iterator[None]:
+    """No trial here outlives the machine: no waiting for its disk."""
 
     def never(connection: Any, _: Any) -> None:
         connection.execute("PRAGMA synchronous = OFF")
 
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
     event.listen(Engine, "connect", never)
     yield
     event.remove(Engine, "connect", never)
 
 
-@pytest.mark.usefixtures("unsynced")
 @pytest.mark.parametrize("batch", [1, 5, 64])
 def test_a_search_killed_anywhere_is_the_same_search(
     batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -213,7 +214,6 @@ def test_a_search_killed_anywhere_is_the_same_search(
     np.testing.assert_array_equal(killed.values, whole.values)
 
 
-@pytest.mark.usefixtures("unsynced")
 def test_a_search_that_prunes_killed_anywhere_is_the_same_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,7 +234,6 @@ def test_a_search_that_prunes_killed_anywhere_is_the_same_search(
     assert not checkpoints.packs(two)
 
 
-@pytest.mark.usefixtures("unsynced")
 def test_more_trials_are_those_that_there_would_have_been(tmp_path: Path) -> None:
     """Whatever the batch: one that was not full is filled."""
     whole = tune([tiny(trials=20, batch=5)], Store(tmp_path / "a"), run=valued)[0]
@@ -243,7 +242,6 @@ def test_more_trials_are_those_that_there_would_have_been(tmp_path: Path) -> Non
         assert more.params == whole.params[:trials]
 
 
-@pytest.mark.usefixtures("unsynced")
 def test_what_a_trial_was_told_once_stays(tmp_path: Path) -> None:
     """Pruned or not: a second word, of whatever process, changes nothing."""
     search, store = tiny(trials=3), Store(tmp_path)

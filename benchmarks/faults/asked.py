@@ -45,8 +45,8 @@ recall-leak          SMALL
 memories             COUNTED
 spread               SMALL
 loss                 squared logistic
-exponent             COUNTED
-method               vanilla l2 ewc mas si gem agem rehearsal pseudorehearsal
+method               vanilla l2 ewc mas si gem agem rehearsal pseudorehearsal allocation
+method               ewc_moments mas_moments si_moments der lwf xdg dreams
 method               os:system json:loads x:y engramma.methods:EWC
 strength             SMALL
 learning-rate        SMALL
@@ -56,7 +56,6 @@ initial-temperature  SMALL
 final-temperature    SMALL
 epochs               COUNTED
 batch-size           COUNTED all none
-cut                  full even
 clamp                SMALL
 normalise            mean velocity gradient both
 dtype                float64 float32 mixed
@@ -65,6 +64,10 @@ strengths            0,1 1e300,1e-300 none 1, nan,1
 set                  fisher=item fisher=batch fisher= =1 unit=true unit=1 damping=0 damping=1e-300
 set                  damping=1e300
 set                  a=[1,2 strength=1 proportion=0.5 fisher=[[1]] pool=1e9 items=0 refresh=0
+set                  groups=2 groups=0 groups=1e9 grow=true wake=id begin=noise begin=nearest boundaries=found
+set                  alarm=1e-300 alarm=1e30 beside=ewc beside=gem beside_strength=1 share=0.5 share=1e-300
+set                  of=memories of=nobody label=0 label=1 label=2 noise=1e-300 noise=1e30 noise=0
+set                  alpha=0 alpha=1e30 beta=1e30 beta=1e-300 capacity=1 capacity=1e30 sweep=1 merge=online
 config               run.toml chosen.toml own.npz .
 device               cpu auto cuda cuda:99 meta mps
 kernel               auto reference numba triton
@@ -167,6 +170,10 @@ def settings(given: Path, inside: Path, chance: random.Random) -> Case:
         *((f"run {TINY}{more}", [*OPTIONS, *often]) for more in ("", "", " --method ewc --strength 1",
                                                                  " --method rehearsal --strength 0.5") * 4),
         *((f"run {STATES}{more}", [*OPTIONS, *often]) for more in ("", " --method gem --strength 1") * 4),
+        *((f"run {each} --method {method}", [*OPTIONS, *often, "set", "set", "set"])
+          for each in (TINY, STATES)
+          for method in ("allocation", "xdg --strength 1", "dreams", "lwf --strength 1", "der",
+                         "ewc_moments --strength 1")),
         *((f"{search} {TINY} --method ewc --trials 3 --batch 3",
            [*OPTIONS, "vertices", "trials", "batch", "range", "scale"]),
           (f"{search} {TINY} --grid --rates 0.1 --temperatures 0.5",

@@ -29,6 +29,9 @@ WORDS = {  # what makes the valid inputs; each ends in the store of its name
     "pseudorehearsal": f"run {TINY} --method pseudorehearsal --strength 0.5 --keep-checkpoints "
     "--store pseudorehearsal",
     "mas": f"run {TINY} --method mas --strength 1 --keep-checkpoints --keep-memories --store mas",
+    "allocation": f"run {TINY} --method allocation --keep-checkpoints --keep-memories --store allocation",
+    "xdg": f"run {TINY} --method xdg --strength 1 --set beside=ewc_moments --keep-checkpoints --store xdg",
+    "dreams": f"run {TINY} --method dreams --keep-checkpoints --store dreams",
 }
 SUMS = "SHA256SUMS"
 RECORD = re.compile(r"[0-9a-f]{20}")
@@ -157,8 +160,9 @@ def records(given: Path, inside: Path, chance: random.Random) -> Case:
 
 def checkpoints(given: Path, inside: Path, chance: random.Random) -> Case:
     """A run that was broken off, or kept its checkpoints, and an odd one among them."""
-    method = chance.choice(["ewc", "si", "gem", "pseudorehearsal", "mas", "si", "gem"])
-    method = "mas" if method == "ewc" else method
+    method = chance.choice(
+        ["si", "si", "gem", "gem", "pseudorehearsal", "mas", "allocation", "xdg", "dreams"]
+    )
     store = inside / method
     shutil.copytree(given / method, store)
     (pack,) = (p for p in (store / "checkpoints").iterdir() if RECORD.fullmatch(p.name))
@@ -197,7 +201,8 @@ def checkpoints(given: Path, inside: Path, chance: random.Random) -> Case:
     runs = [p for p in store.iterdir() if RECORD.fullmatch(p.name)]
     if words == "fork":
         words = f"fork {runs[0].name} --after {chance.choice([1, 2])} --store {method}"
-        words += chance.choice(["", " --method l2 --strength 1", " --method gem --strength 0.5"])
+        words += chance.choice(["", " --method l2 --strength 1", " --method gem --strength 0.5",
+                                " --method xdg --strength 1", " --method dreams"])  # fmt: skip
     elif words.startswith("run "):
         for run in runs if chance.random() < 0.9 else runs[:1]:
             shutil.rmtree(run)

@@ -26,8 +26,12 @@ if TYPE_CHECKING:
     from engramma.runs.results import Result, load, run
     from engramma.runs.setup import build
     from engramma.search.choice import tune
+    from engramma.show.compare import Comparison, compare
+    from engramma.store.memories import load_memory, save_memory
     from engramma.store.records import Store
     from engramma.streams import STREAMS, ClassStream, Stream
+    from engramma.streams.avalanche import to_avalanche
+    from engramma.streams.own import dataset
 
 # PyTorch's threads on the CPU would spin for milliseconds after every small operation, on a core that the
 # next product needs. Takes effect where engramma is imported before torch, as its command line does.
@@ -46,6 +50,7 @@ __all__ = [
     "Allocation",
     "AssociativeMemory",
     "ClassStream",
+    "Comparison",
     "DenseMemory",
     "DenseMemoryClassifier",
     "DenseMemoryLayer",
@@ -59,8 +64,13 @@ __all__ = [
     "Store",
     "Stream",
     "build",
+    "compare",
+    "dataset",
     "load",
+    "load_memory",
     "run",
+    "save_memory",
+    "to_avalanche",
     "tune",
 ]
 _PLACES = {  # as above, for Python
@@ -77,8 +87,12 @@ _PLACES = {  # as above, for Python
     "runs.results": ["Result", "load", "run"],
     "runs.setup": ["build"],
     "search.choice": ["tune"],
+    "store.memories": ["load_memory", "save_memory"],
+    "show.compare": ["Comparison", "compare"],
     "store.records": ["Store"],
     "streams": ["STREAMS", "ClassStream", "Stream"],
+    "streams.avalanche": ["to_avalanche"],
+    "streams.own": ["dataset"],
 }
 
 
@@ -87,11 +101,9 @@ def __getattr__(name: str) -> Any:
         if name in names:
             found = globals()[name] = getattr(import_module(f"engramma.{place}"), name)
             return found
-    from difflib import get_close_matches
+    from engramma.checks import near
 
-    near = get_close_matches(name, __all__, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise AttributeError(f"module 'engramma' has no attribute {name!r}{hint}")
+    raise AttributeError(f"module 'engramma' has no attribute {name!r}{near(name, __all__)}")
 
 
 def __dir__() -> list[str]:

@@ -9,8 +9,10 @@ import importlib
 import importlib.util
 import json
 import logging
+import re
 import sys
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +31,21 @@ T = TypeVar("T")
 
 log = logging.getLogger("engramma")
 LARGE = 1e30  # single precision holds it
+LAMBDA = "strength"  # what methods call a lambda; a proportion has a name of its own
+
+
+def near(given: object, known: Iterable[str]) -> str:
+    """ "; did you mean ewc?" where a known name is like the one that was given, in whatever case; else
+    nothing. Whatever has names asks here."""
+    names = {name.casefold(): name for name in map(str, known)}
+    close = difflib.get_close_matches(str(given).casefold(), names, 1)
+    return f"; did you mean {names[close[0]]}?" if close else ""
+
+
+def unknown(what: str, given: object, known: Iterable[str], *more: str) -> ValueError:
+    """That a name is none of those there are. `more`: what else it could have been."""
+    allowed = ", ".join([*(names := [*known]), *more[:-1]]) + "".join(f" or {last}" for last in more[-1:])
+    return ValueError(f"{what} must be one of {allowed}, not {shown(given)}{near(given, names)}")
 
 
 def explain(error: ValidationError, known: Sequence[str] = ()) -> str:
@@ -37,16 +54,15 @@ def explain(error: ValidationError, known: Sequence[str] = ()) -> str:
     for fault in error.errors(include_url=False):
         place = ".".join(str(part) for part in fault["loc"])
         if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-            near = difflib.get_close_matches(place, known, 1)
-            hint = f"; did you mean {near[0]}?" if near else f"; allowed: {', '.join(known)}"
-            lines.append(f"unknown setting {place}{hint}")
+            lines.append(f"unknown setting {place}{near(place, known) or '; allowed: ' + ', '.join(known)}")
         elif fault["type"] == "value_error":
             lines.append(fault["msg"].removeprefix("Value error, "))
         else:
             allowed = fault["msg"].replace("Input should be", "must be").replace("integer", "whole number")
             if fault["type"] == "literal_error":  # in the words of whoever makes the class by hand
                 allowed = allowed.replace("'", "")
-            lines.append(f"{place} {allowed}, not {shown(fault['input'])}")
+            words = re.findall(r"'([^']*)'", str(fault.get("ctx", {}).get("expected", "")))
+            lines.append(f"{place} {allowed}, not {shown(fault['input'])}{near(fault['input'], words)}")
     return "; ".join(lines).replace("\n", " ")
 
 
@@ -68,6 +84,14 @@ def shown(given: Any) -> str:
     except ValueError:  # a whole number of thousands of digits
         text = "a number of thousands of digits"
     return text if len(text) < 60 else text[:57] + "..."
+
+
+def literal(text: Any) -> Any:
+    """A number, a boolean or a list as TOML writes it; anything else is a text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"] if isinstance(text, str) else text
+    except ValueError:  # not TOML, or a number of thousands of digits
+        return text
 
 
 def imported(name: str, what: str) -> Any:
@@ -111,12 +135,7 @@ def _class(what: str, name: str, known: Mapping[str, type[T]], base: type[T]) ->
     if name in known:
         return known[name]
     if ":" not in name:
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        raise ValueError(
-            f"{what} must be one of {', '.join(known)}, package.module:Class or ./file.py:Class, "
-            f"not {name!r}{hint}"
-        )
+        raise unknown(what, name, known, "package.module:Class", "./file.py:Class")
     found = imported(name, what)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ValueError(f"{what} {name} must be a class derived from engramma.{base.__name__}")
@@ -167,12 +186,28 @@ def stream_class(name: str) -> type[Stream]:
     return found
 
 
-def of_strength(name: str, strength: float | None) -> Method:
-    """A method of `METHODS` of this strength: a lambda must be given, a proportion need not."""
-    from engramma.methods import METHODS, Penalty
+def check_data(stream: str, data: str) -> None:
+    """That `data` is what the stream takes by name, or a place: what lies there is looked at later."""
+    from engramma.streams.datasets import is_place
 
-    kind = METHODS[name]
-    if strength is None and issubclass(kind, Penalty):
+    sources = stream_class(stream).sources
+    if data in sources or is_place(data):
+        return
+    if Path(data).is_dir():
+        raise ValueError(f"data must be a folder's path to be read from it: ./{data}, not {data!r}")
+    raise ValueError(
+        f"data must be {', '.join(sources)}, an .npz file or a folder (./folder) of IDX files for the stream "
+        f"{stream}, not {shown(data)}{near(data, sources)}"
+    )
+
+
+def of_strength(name: str, strength: float | None, kind: type[Method] | None = None) -> Method:
+    """A method of this strength, of `METHODS` or of the `kind` that has the name: a lambda must be given, a
+    proportion need not."""
+    from engramma.methods import METHODS
+
+    kind = kind or METHODS[name]
+    if strength is None and kind.strength_name == LAMBDA:
         raise ValueError(
             f"strength must be given for the method {name!r}: no lambda fits all data and networks "
             "(engramma tune searches for one)"
@@ -197,12 +232,8 @@ def lambda_nobody_gave(name: str, vertex: float, unit: bool) -> float:
 
 
 @functools.cache  # once
-def _say_lambda(name: str, vertex: float, found: float) -> None:
-    data = paper.setting()["data"].upper()
-    log.warning(
-        "strength was not given: it is %g, the paper's lambda for %s at n = %g on %s (engramma tune searches "
-        "for another)", found, name, vertex, data,
-    )  # fmt: skip
+def _say_lambda(found: float, whose: str) -> None:
+    log.warning("strength was not given: it is %g, %s (engramma tune searches for another)", found, whose)
 
 
 def complete(
@@ -218,10 +249,11 @@ def complete(
     if key in settings:
         raise ValueError(f"settings.{key} must be given as strength")
     known = [field.name for field in dataclasses.fields(cls) if field.init]
-    unknown = [f"settings.{k}" for k in settings if k not in known]
-    if unknown:
-        allowed = ", ".join(k for k in known if k != key) or "none"
-        raise ValueError(f"unknown setting {', '.join(unknown)} of {name}; allowed: {allowed}")
+    own = [k for k in known if k != key]
+    if strange := [k for k in settings if k not in known]:
+        told = ", ".join(f"settings.{k}" for k in strange)
+        rest = near(strange[0], own) or f"; allowed: {', '.join(own) or 'none'}"
+        raise ValueError(f"unknown setting {told} of {name}{rest}")
     # TOML and a command line have no null: "none" stands for it, where it is what a setting has by default.
     bare = [field.name for field in dataclasses.fields(cls) if field.default is None]
     settings = {k: None if k in bare and v == "none" else v for k, v in settings.items()}
@@ -239,8 +271,11 @@ def complete(
     for setting, value in values.items():
         if isinstance(value, int | float) and abs(value) > LARGE:
             raise ValueError(f"{setting} must be between {-LARGE:g} and {LARGE:g}, not {shown(value)}")
-    if nobody and strength is not None:  # said now that the rest is right
-        _say_lambda(name, vertex, strength)
+    if key == LAMBDA and key not in given:  # said now that the rest is right
+        _say_lambda(values[key], f"the default of {name}")
+    elif nobody:
+        data = paper.setting()["data"].upper()
+        _say_lambda(values[key], f"the paper's lambda for {name} at n = {vertex:g} on {data}")
     return {k: v for k, v in values.items() if k != key}, (float(values[key]) if key else None)
 
 

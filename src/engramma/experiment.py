@@ -27,6 +27,7 @@ from pydantic import (
 
 from engramma.checks import (
     LARGE,
+    check_data,
     complete,
     explain,
     interaction_class,
@@ -104,8 +105,8 @@ class Experiment(BaseModel):
     interaction: str = setting(
         "leaky",
         "Network",
-        "x^n where x > 0; elsewhere a leak, 0, or x^n: leaky, rectified, polynomial, or your own "
-        "./file.py:Class",
+        "x^n where x > 0; elsewhere a leak, 0, or x^n: leaky, rectified, polynomial; exp(n (x - 1)): "
+        "exponential; or your own ./file.py:Class",
     )
     leak: float = setting(0.01, "Network", "slope of the leaky interaction below 0", ge=-LARGE, le=LARGE)
     recall_leak: Annotated[float | None, Optional] = setting(
@@ -191,6 +192,7 @@ class Experiment(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Experiment:
+        check_data(self.stream, self.data)
         stream_class(self.stream).check(dict(self))
         interaction_class(self.interaction)
         loss_class(self.loss)

@@ -28,7 +28,7 @@ def power(x: Tensor, n: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Interaction(ABC):
-    """Base of the three, x^n where x > 0, each of which says what happens elsewhere; and of one's own."""
+    """Base of the library's four, and of one's own. Three are x^n where x > 0 and differ elsewhere."""
 
     n: float
 
@@ -90,6 +90,26 @@ class Polynomial(Interaction):
         )
 
 
+@dataclass(frozen=True)
+class Exponential(Interaction):
+    """f(x) = exp(n (x - 1)): at x = 1 it has the value and the slope of x^n (Demircigil et al. 2017).
+
+    Their exp(overlap), of N neurons, is this at n = N T, but for a factor, which no recall depends on.
+    From e^60 on it goes along its tangent: learning meets no difference of two infinities, and what
+    rises there is as steep as ever.
+    """
+
+    def value(self, x: Tensor) -> Tensor:
+        y = self.n * (x - 1)
+        return y.clamp(max=STEEPEST).exp() * (1 + (y - STEEPEST).clamp(min=0))
+
+    def slope(self, x: Tensor) -> Tensor:
+        return self.n * (self.n * (x - 1)).clamp(max=STEEPEST).exp()
+
+
+STEEPEST = 60.0  # exponent: single precision holds e^88
+
+
 def _base(x: Tensor, n: float) -> Tensor:
     # Below n = 1 the slope is infinite at 0; where() would turn the discarded inf into nan under autograd.
     return x.clamp(min=0) if n >= 1 else torch.where(x > 0, x, 1.0)
@@ -99,4 +119,5 @@ INTERACTIONS: dict[str, type[Interaction]] = {
     "leaky": LeakyRectifiedPolynomial,
     "rectified": RectifiedPolynomial,
     "polynomial": Polynomial,
+    "exponential": Exponential,
 }

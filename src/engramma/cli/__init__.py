@@ -13,7 +13,21 @@ import typer
 from typer.core import TyperGroup
 
 from engramma.checks import visible
-from engramma.cli import bench, info, interrupt, report, reproduce, runs, show, tables, train, tune
+from engramma.cli import (
+    bench,
+    compare,
+    data,
+    info,
+    interrupt,
+    report,
+    reproduce,
+    runs,
+    show,
+    tables,
+    train,
+    trial,
+    tune,
+)
 
 LONGEST = 2000  # characters of what is said of an input that is wrong
 
@@ -104,10 +118,13 @@ app.command()(train.run)
 app.command()(reproduce.reproduce)
 app.command()(reproduce.demo)
 tables.register(app)
+app.command()(compare.compare)
 app.command()(report.report)
 app.command()(tune.tune)
+app.command("try")(trial.try_)
 app.command()(train.fork)
 app.add_typer(runs.app, name="runs")
+app.add_typer(data.app, name="data")
 app.command()(bench.bench)
 app.command()(info.info)
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from engramma.checks import unknown
 from engramma.cli import show
 from engramma.cli.options import numbers
 from engramma.cli.train import DeviceOption
@@ -44,7 +45,7 @@ def bench(
     place, kinds = device_for(device), [name.strip() for name in dtype.split(",")]
     for kind in kinds:
         if kind not in DTYPES:
-            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {kind!r}")
+            raise unknown("dtype", kind, DTYPES)
     cases = list(
         product(kinds, _whole(replicas, "replicas"), numbers(vertex, "vertex"), _whole(items, "items"))
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import inspect
-import tomllib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -12,14 +13,84 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, get_args, g
 
 import typer
 
-from engramma.checks import shown
+from engramma.checks import literal, shown
 from engramma.experiment import Experiment
 
 if TYPE_CHECKING:
     from engramma.store.records import Store
 
 MOST = 10_000  # seeds that are asked for by their number
+SEVERAL = {"vertex": "vertices", "strength": "strengths"}  # of which a run may name more than one value
 APART = ("seed", "settings", "autoassociative", "fork")  # options of their own, or none
+
+Names = Callable[[], Iterable[str]]
+
+
+def completed(names: Names) -> Callable[[str], list[str]]:
+    """What a shell offers for the value of an option, or for the last of several with commas between them.
+    The names are looked up when they are asked for."""
+
+    def offer(incomplete: str) -> list[str]:
+        before, comma, begun = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in names() if name.startswith(begun)]
+
+    return offer
+
+
+def _classes(module: str, table: str) -> list[str]:
+    """The names in a table of classes, by its file: to import it is to import PyTorch, for seconds."""
+    spec = importlib.util.find_spec(f"engramma.{module}")
+    assert spec is not None
+    assert spec.origin is not None
+    for part in ast.parse(Path(spec.origin).read_text("utf-8")).body:
+        if isinstance(part, ast.AnnAssign) and getattr(part.target, "id", "") == table:
+            assert isinstance(part.value, ast.Dict)
+            return [key.value for key in part.value.keys if isinstance(key, ast.Constant)]
+    return []
+
+
+def _data(incomplete: str) -> list[str]:
+    """The data sets, and what lies where the path begun leads."""
+    folder, _, begun = incomplete.rpartition("/")
+    place = Path(folder or ("/" if incomplete.startswith("/") else "."))
+    there = sorted(place.iterdir()) if place.is_dir() else []
+    own = [f"{p.name}/" if p.is_dir() else p.name for p in there if p.is_dir() or p.suffix == ".npz"]
+    ahead = incomplete[: len(incomplete) - len(begun)]
+    named = [name for name in ("mnist", "digits", "states") if not folder and name.startswith(incomplete)]
+    return named + [ahead + name for name in own if name.startswith(begun) and not name.startswith(".")]
+
+
+def _studies() -> Iterable[str]:
+    from engramma import studies
+
+    return studies.names()
+
+
+def _tables() -> Iterable[str]:
+    return (*_studies(), "scores")
+
+
+def _figures() -> Iterable[str]:
+    from engramma.show.figures import KINDS
+
+    return (*_studies(), *KINDS)
+
+
+def _scales() -> Iterable[str]:
+    from engramma import studies
+
+    return studies.SCALES
+
+
+STUDIES, TABLES, FIGURES, SCALES = map(completed, (_studies, _tables, _figures, _scales))
+OFFERED: dict[str, Callable[[str], list[str]]] = {  # for the settings of an experiment that are names
+    "data": _data,
+    "method": completed(lambda: _classes("methods", "METHODS")),
+    "stream": completed(lambda: _classes("streams", "STREAMS")),
+    "interaction": completed(lambda: _classes("interactions", "INTERACTIONS")),
+    "loss": completed(lambda: _classes("losses", "LOSSES")),
+}
+METHODS = OFFERED["method"]
 
 FromOption = Annotated[
     list[Path],
@@ -65,7 +136,9 @@ def _option(name: str, field: Any) -> Any:
     if kind is bool:
         return Annotated[Optional[bool], typer.Option(f"{flag}/--no-{flag[2:]}", **shared)]  # noqa: UP045
     metavar = "NAME" if choices or kind is str else "N" if "int" in str(kind) else "X"
-    return Annotated[Optional[str], typer.Option(flag, metavar=metavar, **shared)]  # noqa: UP045
+    metavar += ",..." if name in SEVERAL else ""
+    offer = completed(lambda: choices) if choices else OFFERED.get(name)
+    return Annotated[Optional[str], typer.Option(flag, metavar=metavar, autocompletion=offer, **shared)]  # noqa: UP045
 
 
 def given(settings: dict[str, Any]) -> dict[str, Any]:
@@ -76,14 +149,6 @@ def given(settings: dict[str, Any]) -> dict[str, Any]:
 def _value(name: str, value: Any) -> Any:
     kind = Experiment.model_fields[name].annotation
     return value if kind is str or get_origin(kind) is Literal else literal(value)
-
-
-def literal(text: Any) -> Any:
-    """A number, a boolean or a list as TOML writes it; anything else is a text."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"] if isinstance(text, str) else text
-    except ValueError:  # not TOML, or a number of thousands of digits
-        return text
 
 
 def pairs(texts: Sequence[str] | None, option: str = "--set") -> dict[str, Any]:

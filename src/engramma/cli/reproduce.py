@@ -1,4 +1,4 @@
-"""engramma reproduce, engramma demo: the paper's tables and figures."""
+"""engramma reproduce, engramma demo: the paper's tables and figures, and the laws."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 from rich.text import Text
 
+from engramma import laws
+from engramma.cli import laws as of_laws
 from engramma.cli import report, show, tables
-from engramma.cli.options import counted, numbers, pairs
+from engramma.cli.options import SCALES, STUDIES, counted, numbers, pairs
 from engramma.cli.tables import ChangesOption, StrengthsOption
 from engramma.cli.train import (
     WHERE,
@@ -37,11 +39,18 @@ OutOption = Annotated[Path, typer.Option(help="Folder for tables and figures.", 
 def reproduce(
     name: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Argument(metavar="[STUDY]", help="A table or figure by name (--list), or all."),
+        typer.Argument(
+            metavar="[STUDY]",
+            help="A table, figure or law by name (--list); all; laws.",
+            autocompletion=STUDIES,
+        ),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the studies.")] = False,
     scale: Annotated[
-        str, typer.Option(help="demo (digits) | small (MNIST, 2,000 items) | paper", metavar="NAME")
+        str,
+        typer.Option(
+            help="demo (digits) | small (MNIST, 2,000 items) | paper", metavar="NAME", autocompletion=SCALES
+        ),
     ] = "demo",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say how many runs, about how long, and how much memory.")
@@ -73,7 +82,7 @@ def reproduce(
     keep_memories: KeepMemories = False,
     processes: ProcessesOption = 0,
 ) -> None:
-    """Run a table or a figure of the paper.
+    """Run a table or a figure of the paper, or simulate a law of associative memory.
 
     Runs that the store has are not run again, and an interrupted study goes on
     where it stopped. Several processes may work on one store at a time: they
@@ -87,10 +96,21 @@ def reproduce(
         return
     if name is None:
         raise ValueError("study must be named (engramma reproduce --list shows them), or all")
+    if named := laws.chosen(name):
+        options = Options(device, kernel, data_dir)
+        told = {"--seeds": seeds, "--vertices": vertices, "--rows": rows, "--strengths": strengths,
+                "--with": changes, "--dtype": dtype, "--cluster": cluster}  # fmt: skip
+        if wrong := [option for option, value in told.items() if value is not None]:
+            raise ValueError(f"{wrong[0]} is for studies: what a law simulates, its scale says")
+        if dry_run:
+            of_laws.dry(named, scale, store)
+        else:
+            of_laws.reproduce(named, scale, store, options, out / scale)
+        return
     chosen = [studies.load(n) for n in (studies.names() if name == "all" else [name])]
     some_seeds = counted(seeds) if seeds else None
     some_vertices = numbers(vertices, "vertices") if vertices else None
-    some_rows = [row.strip() for row in rows.split(",")] if rows else None
+    some_rows = tables.listed(rows)
     found = tables.choices(strengths)
     other = {**pairs(changes, "--with"), **({"dtype": dtype} if dtype else {})}
     runs = []
@@ -111,18 +131,26 @@ def reproduce(
         for study, part in runs:
             title = Text.assemble((study.name, "bold"), f" ({study.paper}): {study.title}")
             show.out.print(title, soft_wrap=True)
-            finish(study, part, store, options, out / scale, client)
+            finish(study, part, store, options, out / scale, client, some=some_rows is not None)
 
 
 def finish(
-    study: Study, runs: list[Run], store: Path, options: Options, out: Path, client: Client | None = None
+    study: Study,
+    runs: list[Run],
+    store: Path,
+    options: Options,
+    out: Path,
+    client: Client | None = None,
+    some: bool = False,
 ) -> None:
-    """Run a study, show what it found, write its tables and figures."""
+    """Run a study, or `some` of its rows, show what it found, write its tables and figures."""
     outcome = carry_out([run.experiment for run in runs], store, options, client)
     if not study.tables:
         score = next(iter(outcome.records[0].scores))
         show.overview(f"{study.paper}: average {score} after the last task", runs, outcome.records)
-    made = tables.present(study, outcome.records, out, options.data_dir, [run.row for run in runs])
+    only = tables.rows_of(runs) if some else None
+    names = [run.row for run in runs]
+    made = tables.present(study, outcome.records, out, options.data_dir, names, only)
     show.outcome(outcome, store)
     show.out.print(f"{', '.join(path.name for path in made)} in {out}\n", soft_wrap=True)
 
@@ -172,6 +200,7 @@ def _list() -> None:
         counts = "/".join(str(len(study.runs(scale))) for scale in studies.SCALES)
         table.add_row(name, study.paper, study.title, counts)
     show.out.print(table)
+    show.out.print(of_laws.listed())
     show.out.print(
         f"Runs at the scales {', '.join(studies.SCALES)}. Studies that share runs share their records."
     )

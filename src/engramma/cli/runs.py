@@ -2,17 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, Literal, NamedTuple, Optional
 
 import typer
 
 from engramma.checks import visible
 from engramma.cli import show
-from engramma.cli.options import stored
+from engramma.cli.options import METHODS, stored
+from engramma.runs.terminal import Terminal
 
 app = typer.Typer(help="Look at the records of a store, check them, clear up.", no_args_is_help=True)
 StoreOption = Annotated[Path, typer.Option(help="Folder of records, or an archive of them.")]
+
+
+class Column(NamedTuple):
+    cell: Callable[[Any], str]  # of a record
+    most: int = 0  # characters, in 80 columns together; 0: only where there is room for all
+    justify: Literal["left", "right"] = "right"
+
+
+def _seconds(record: Any) -> str:
+    took = record.facts.get("seconds")  # nothing vouches for the facts of a record but its writer
+    return f"{took:.1f}" if isinstance(took, float) else str(took or "")[:12]
+
+
+def _strength(record: Any) -> str:
+    told = record.description["strength"]
+    return "" if told is None else f"{told:.3g}"
+
+
+def _forgetting(record: Any) -> str:
+    from engramma.store.scores import value
+
+    return "" if record.diverged else f"{value(record, 'forgetting'):.3f}"
+
+
+WIDE = 400  # characters: a terminal that narrow shows the rest of a row below it
+COLUMNS = {
+    "run": Column(lambda r: r.name[:8], 8, "left"),
+    "method": Column(lambda r: r.description["method"].rpartition(":")[2], 15, "left"),
+    "strength": Column(_strength, 8),
+    "n": Column(lambda r: f"{r.description['vertex']:g}", 5),
+    "data": Column(lambda r: Path(r.description["data"]).stem, 10, "left"),
+    "stream": Column(lambda r: r.description["stream"].rpartition(":")[2], 0, "left"),
+    "tasks": Column(lambda r: str(r.description["tasks"])),
+    "items": Column(lambda r: str(r.description["items"]), 5),
+    "memories": Column(lambda r: str(r.description["memories"])),
+    "epochs": Column(lambda r: str(r.description["epochs"])),
+    "seed": Column(lambda r: str(r.description["seed"]), 4),
+    "average": Column(lambda r: "diverged" if r.diverged else f"{r.average:.3f}", 8),
+    "forgetting": Column(_forgetting),
+    "seconds": Column(_seconds, 7),
+    "device": Column(lambda r: str(r.facts.get("device", ""))[:40], 0, "left"),
+}
 
 
 def _order(record: Any) -> tuple:
@@ -22,31 +66,33 @@ def _order(record: Any) -> tuple:
 
 @app.command("list")
 def list_(
-    method: Annotated[Optional[str], typer.Option(help="Only this method.", metavar="NAME")] = None,  # noqa: UP045
+    method: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Only this method.", metavar="NAME", autocompletion=METHODS),
+    ] = None,
     vertex: Annotated[Optional[float], typer.Option(help="Only this vertex.", metavar="N")] = None,  # noqa: UP045
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Whole names, and more columns, however wide the terminal.")
+    ] = False,
     store: StoreOption = Path("runs"),
 ) -> None:
     """List the runs: setting, average at the end, how long it took."""
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for column in ("run", "method", "strength", "n", "data", "items", "seed", "average", "seconds"):
-        table.add_column(column, justify="left" if column in ("run", "method", "data") else "right")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, int(wide)))
+    for name, column in COLUMNS.items():
+        if wide or column.most:
+            most = None if wide else column.most  # a method or data of one's own may have any name
+            table.add_column(name, justify=column.justify, max_width=most, no_wrap=True)
     shown = 0
     for r in sorted(stored([store], "store"), key=_order):
         told = r.description
         if (method and told["method"] != method) or (vertex is not None and told["vertex"] != vertex):
             continue
         shown += 1
-        strength = "" if told["strength"] is None else f"{told['strength']:.3g}"
-        average = "diverged" if r.diverged else f"{r.average:.3f}"
-        cells = (r.name[:8], told["method"].rpartition(":")[2], strength, f"{told['vertex']:g}")
-        data = (Path(told["data"]).stem, str(told["items"]), str(told["seed"]))
-        took = r.facts.get("seconds")  # nothing vouches for the facts of a record but its writer
-        seconds = f"{took:.1f}" if isinstance(took, float) else str(took or "")[:12]
-        table.add_row(*map(visible, (*cells, *data, average, seconds)))
-    show.out.print(table)
+        table.add_row(*(visible(c.cell(r)) for c in COLUMNS.values() if wide or c.most))
+    (Terminal(width=WIDE) if wide else show.out).print(table)
     show.out.print(f"{shown} runs in {store}", soft_wrap=True)
 
 
@@ -156,7 +202,7 @@ def prune(
     if not dry_run:
         with Claims(records.claims) as claims:
             records.owner = claims.owner
-            claims.sweep(records.path, records.checkpoints, *records.checkpoints.glob("*"))
+            points.sweep(records, claims)
             for name in doomed:
                 records.remove(name)
             for folder in aside:

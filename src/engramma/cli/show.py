@@ -29,16 +29,23 @@ err = Terminal(stderr=True)
 
 def outcome(found: Outcome, store: Path) -> None:
     """How many runs were trained, and where they are."""
-    trained = "1 run" if found.ran == 1 else f"{found.ran} runs"
-    out.print(f"{trained} trained, {found.found} found; records in {store}", soft_wrap=True)
+    out.print(f"{runs(found.ran)} trained, {found.found} found; records in {store}", soft_wrap=True)
+
+
+def runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
 
 
 def thresholds(experiments: Sequence[Experiment]) -> None:
     """What was chosen for data of the user's own, where it was left to us."""
-    from engramma.streams.datasets import is_path, kept
+    from engramma.checks import stream_class
+    from engramma.streams import ClassStream
+    from engramma.streams.datasets import is_place, kept
 
-    chosen = {e.data for e in experiments if e.binary and e.threshold is None and e.stream != "states"}
-    for path in sorted(name for name in chosen if is_path(name) and os.path.exists(name)):
+    ours = [e for e in experiments if issubclass(stream_class(e.stream), ClassStream)]
+    for path in sorted({e.data for e in ours if e.binary and e.threshold is None and is_place(e.data)}):
+        if not os.path.exists(path):
+            continue  # what was run on them may still be shown
         own = kept(path)
         low, high = float(own.x.min()), float(own.x.max())
         out.print(
@@ -69,27 +76,43 @@ def warnings() -> Iterator[None]:
 
 
 @contextmanager
-def progress(label: str = "") -> Iterator[Work]:
-    """A bar with the time left, moved by what a study tells of its work."""
+def progress() -> Iterator[Work]:
+    """A bar with the time left, moved by what a study tells of its work. It is there while there is work: of
+    a study that finds all its runs nothing is seen, and when the work ends the bar says how long it took."""
     from rich import progress as bars
 
     from engramma.runs.study import Work
+
+    class Left(bars.TimeRemainingColumn):
+        def render(self, task: bars.Task) -> Text:
+            return Text("") if task.finished else super().render(task).append(" left")
 
     columns = (
         bars.TextColumn("{task.description}", markup=False, table_column=None),
         bars.BarColumn(bar_width=None),
         bars.TaskProgressColumn(),
         bars.TimeElapsedColumn(),
-        bars.TimeRemainingColumn(compact=True),
-        bars.TextColumn("left"),
+        Left(compact=True),
     )
-    with bars.Progress(*columns, console=err, expand=True) as shown:
-        task = shown.add_task(label or "getting ready", total=None)
+    shown = bars.Progress(*columns, console=err, expand=True)
+    task = shown.add_task("getting ready", total=None, start=False)
+    work = Work()
 
-        def change(work: Work) -> None:
-            shown.update(task, total=work.total, completed=work.done, description=visible(work.doing))
+    def change(work: Work) -> None:
+        if not shown.live.is_started:
+            shown.start_task(task)
+            shown.start()
+        doing = visible(work.doing) or "getting ready"
+        shown.update(task, total=work.total, completed=work.done, description=doing)
 
-        yield Work(on_change=change)
+    work.on_change = change
+    try:
+        yield work
+        if shown.live.is_started:
+            shown.update(task, total=1, completed=1, description="done")
+    finally:
+        if shown.live.is_started:
+            shown.stop()
 
 
 def spread(values: Sequence[float] | np.ndarray, digits: int = 3) -> str:

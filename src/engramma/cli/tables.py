@@ -10,23 +10,30 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from engramma.checks import near, unknown
 from engramma.cli import show
-from engramma.cli.options import RUNS, FromOption, pairs, stored
+from engramma.cli.options import FIGURES, RUNS, SCALES, TABLES, FromOption, completed, pairs, stored
 from engramma.cli.train import DataOption
 
 if TYPE_CHECKING:
     from engramma.experiment import Experiment
     from engramma.search.choice import Choice
     from engramma.show.agreement import Table
+    from engramma.show.select import Row
     from engramma.store.records import Record
-    from engramma.studies import Study
+    from engramma.studies import Run, Study
 
 FORMATS = ("rich", "md", "latex", "csv")
 EVERYTHING = "scores"  # the table of whatever a store holds
 
 ScaleOption = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(help="demo | small | paper", metavar="NAME", show_default="the largest the store has"),
+    typer.Option(
+        help="demo | small | paper",
+        metavar="NAME",
+        show_default="the largest the store has",
+        autocompletion=SCALES,
+    ),
 ]
 RowsOption = Annotated[
     Optional[str],  # noqa: UP045
@@ -66,14 +73,26 @@ def say_used(found: list[Choice], experiments: list[Experiment], path: Path) -> 
 
 
 def table(
-    name: Annotated[str, typer.Argument(metavar="STUDY", help="A study by name; scores: all of the store.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="STUDY", help="A study by name; scores: all of the store.", autocompletion=TABLES
+        ),
+    ],
     stores: FromOption = RUNS,
     scale: ScaleOption = None,
     rows: RowsOption = None,
     strengths: StrengthsOption = None,
     changes: ChangesOption = None,
     form: Annotated[
-        str, typer.Option("--format", help=" | ".join(FORMATS), metavar="NAME", show_default="rich")
+        str,
+        typer.Option(
+            "--format",
+            help=" | ".join(FORMATS),
+            metavar="NAME",
+            show_default="rich",
+            autocompletion=completed(lambda: FORMATS),
+        ),
     ] = "",
     out: Annotated[
         Optional[Path],  # noqa: UP045
@@ -111,8 +130,8 @@ def table(
     if name == "table1" and strengths is not None:
         made = [tables.table1_chosen(found)]
     else:
-        records, names = _records(name, stores, scale, rows, found, changes)
-        made = [make(records, **({"names": names} if _by_row(make) else {})) for make in makers]
+        records, names, only = _records(name, stores, scale, rows, found, changes)
+        made = [_made(make, records, names, only) for make in makers]
     for each in made:
         if form == "rich":
             show.out.print(typeset.terminal(each))
@@ -123,7 +142,10 @@ def table(
 
 
 def figure(
-    name: Annotated[str, typer.Argument(metavar="STUDY", help="A study by name, or a kind of figure.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="STUDY", help="A study by name, or a kind of figure.", autocompletion=FIGURES),
+    ],
     stores: FromOption = RUNS,
     out: Annotated[Path, typer.Option(help="Folder for the PDF and PNG files.", metavar="DIR")] = Path(
         "figures"
@@ -146,26 +168,26 @@ def figure(
     the store. Pictures of memories need records made with --keep-memories.
     """
     from engramma import studies
-    from engramma.show import figures
+    from engramma.show import figures, tables
 
     if kind is not None and kind not in figures.KINDS:
-        raise ValueError(f"kind must be one of {', '.join(figures.KINDS)}, not {kind!r}")
+        raise unknown("kind", kind, figures.KINDS)
+    if name not in (*studies.names(), *figures.KINDS):
+        raise unknown("figure", name, (*studies.names(), *figures.KINDS))
+    kinds = [kind or name] if name in figures.KINDS else [kind] if kind else studies.load(name).figures
+    if not kinds:
+        raise ValueError(
+            f"study {name} has no figure of its own; --kind must be given, or engramma table used"
+        )
+    records, names, only = _records(name, stores, scale, rows, choices(strengths), changes)
     if name in studies.names():
-        kinds = [kind] if kind else studies.load(name).figures
-        if not kinds:
-            raise ValueError(
-                f"study {name} has no figure of its own; --kind must be given, or engramma table used"
-            )
-        records, names = _records(name, stores, scale, rows, choices(strengths), changes)
         name = studies.variant(name, pairs(changes, "--with"), strengths)
-    elif name in figures.KINDS:
-        kinds, records, names = [name], list(stored(stores)), []
-    else:
-        known = (*studies.names(), *figures.KINDS)
-        raise ValueError(f"figure must be a study or a kind, one of {', '.join(known)}, not {name!r}")
     for each in kinds:
         title = name if each == name or (not kind and each == kinds[0]) else f"{name}-{each}"
-        for path in figures.draw(each, records, out, title, data_dir=data_dir, names=names):
+        known: dict[str, Any] = {"names": names}
+        if each == "bars":
+            known["table"] = _made(tables.table2, records, names, only)
+        for path in figures.draw(each, records, out, title, data_dir=data_dir, **known):
             show.out.print(str(path), soft_wrap=True)
 
 
@@ -175,15 +197,15 @@ def present(
     out: Path,
     data_dir: str | Path | None = None,
     names: Sequence[str] = (),
+    only: set[Row] | None = None,
 ) -> list[Path]:
-    """Show a study's tables in the terminal, and write them and its figures into `out`. The files. `names`:
-    the row of each record."""
+    """Show a study's tables in the terminal, of `only` some rows where not all were asked for, and write them
+    and its figures into `out`. The files. `names`: the row of each record."""
     from engramma.show import tables, typeset
 
     made = []
-    makers = {kind: tables.TABLES[kind] for kind in study.tables}
     found: dict[str, Table] = {
-        kind: make(records, **({"names": names} if _by_row(make) else {})) for kind, make in makers.items()
+        kind: _made(tables.TABLES[kind], records, names, only) for kind in study.tables
     }
     for each in found.values():
         show.out.print(typeset.terminal(each))
@@ -211,7 +233,7 @@ def _format(form: str, out: Path | None) -> str:
     if not form:
         form = "rich" if out is None else by_ending.get(out.suffix, "md")
     if form not in FORMATS:
-        raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {form!r}")
+        raise unknown("format", form, FORMATS)
     if form == "rich" and out is not None:
         raise ValueError("format must be md, latex or csv to be written to a file; rich is for the terminal")
     return form
@@ -220,9 +242,12 @@ def _format(form: str, out: Path | None) -> str:
 def _tables(
     name: str, known: dict[str, Callable[..., Table]], score: str | None, against: str | None
 ) -> list[Callable[..., Table]]:
+    """What makes the tables that a study has, told of the score that was asked for."""
     from engramma import studies
     from engramma.store.scores import MEASURES
 
+    if name not in (EVERYTHING, *studies.names()):
+        raise unknown("study", name, (*studies.names(), EVERYTHING))
     kinds = [EVERYTHING] if name == EVERYTHING else studies.load(name).tables or [EVERYTHING]
     if against is not None and name == EVERYTHING:
         raise ValueError("against must be left out without a study, whose row it is")
@@ -240,9 +265,13 @@ def _tables(
     return [partial(known[kind], **{k: v for k, v in some.items() if v is not None}) for kind in kinds]
 
 
-def _by_row(make: Callable[..., Table]) -> bool:
-    """Whether a table has to know which row of its study each record is of."""
-    return "names" in inspect.signature(make).parameters
+def _made(
+    make: Callable[..., Table], records: Sequence[Record], names: Sequence[str], only: set[Row] | None
+) -> Table:
+    """A table, told what it asks for: the row of its study that each record is of, the rows asked for."""
+    told = {"names": names, "only": only}
+    asked = inspect.signature(make).parameters
+    return make(records, **{name: value for name, value in told.items() if name in asked})
 
 
 def _records(
@@ -252,26 +281,61 @@ def _records(
     rows: str | None,
     found: Sequence[Choice] = (),
     changes: Sequence[str] | None = None,
-) -> tuple[list[Record], list[str]]:
-    """Those of a study's runs that the store has, in the study's order, with the row of each; or all of the
-    store."""
+) -> tuple[list[Record], list[str], set[Row] | None]:
+    """Those of a study's runs that the store has, in the study's order, with the row of each, or all of the
+    store (for `scores` and the kinds of figures); and the rows of Table 2 that were asked for, None where all
+    were."""
     from engramma import studies
 
-    there, said = stored(stores), ", ".join(map(str, stores))
-    if name == EVERYTHING:
+    there, said, only = stored(stores), ", ".join(map(str, stores)), listed(rows)
+    if name not in studies.names():
+        if scale or found or changes:
+            raise ValueError(f"{name} is of all records: --scale, --strengths and --with are of a study's")
         everything = list(there)
         if not everything:
             raise ValueError(f"--from must be a folder or an archive of records; {said} has none")
-        return everything, []
-    only = [row.strip() for row in rows.split(",")] if rows else None
+        return _of_rows(everything, only), [], None
     for size in [scale] if scale else reversed(studies.SCALES):
         runs = studies.changed(
             studies.load(name).runs(size, rows=only, chosen=found), pairs(changes, "--with")
         )
         kept = [(there.find(run.experiment), run.row) for run in runs]
         if some := [(record, row) for record, row in kept if record is not None]:
-            return [record for record, _ in some], [row for _, row in some]
+            asked = rows_of(runs) if only else None
+            return [record for record, _ in some], [row for _, row in some], asked
     at = f" at scale {scale}" if scale else ""
+    packed = sorted({str(file.parent) for place in stores for file in place.glob("*/*.tar.gz")})
+    beside = f" (there are archives in {', '.join(packed)}: --from {packed[0]})" if packed else ""
     raise ValueError(
-        f"no records of {name}{at} in {said}: engramma reproduce {name} --scale {scale or 'demo'} makes them"
+        f"no records of {name}{at} in {said}{beside}: engramma reproduce {name} --scale {scale or 'demo'} "
+        "makes them"
     )
+
+
+def listed(rows: str | None) -> list[str] | None:
+    return [row.strip() for row in rows.split(",")] if rows else None
+
+
+def rows_of(runs: Sequence[Run]) -> set[Row]:
+    """The rows of Table 2 that runs are of."""
+    from engramma.show.select import row
+
+    return {row(run.experiment.method, run.experiment.strength) for run in runs}
+
+
+def _of_rows(records: list[Record], names: list[str] | None) -> list[Record]:
+    """Those of the rows named as in a study, gem@0.05, or by their method alone."""
+    from engramma.show.select import by_row
+
+    if names is None:
+        return records
+    called: dict[str, list[Record]] = {}
+    for (method, proportion), some in by_row(records).items():
+        for name in dict.fromkeys((method, method if proportion is None else f"{method}@{proportion:g}")):
+            called.setdefault(name, []).extend(some)
+    if strange := [name for name in names if name not in called]:
+        raise ValueError(
+            f"rows must be some of {', '.join(called)}, not {', '.join(strange)}{near(strange[0], called)}"
+        )
+    wanted = {record.name for name in names for record in called[name]}
+    return [record for record in records if record.name in wanted]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from engramma.cli import interrupt, show
-from engramma.cli.options import counted, given, literal, numbers, pairs, with_settings
+from engramma.cli.options import METHODS, SEVERAL, counted, given, literal, numbers, pairs, with_settings
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from engramma.runs.options import Options
     from engramma.runs.study import Outcome
 
+SEEDS = 3  # of a run that says nothing of them: one alone tells little
 WHERE = "Where and how"
 StoreOption = Annotated[Path, typer.Option(help="Folder of records.", rich_help_panel=WHERE)]
 DeviceOption = Annotated[str, typer.Option(help="auto | cpu | cuda", metavar="NAME", rich_help_panel=WHERE)]
@@ -91,7 +93,10 @@ def carry_out(
         device_for(options.device)  # one that is not here is said before anything is shown
     records = Store(store)
     interrupt.keeps(
-        lambda: f"{len(records)} finished runs are kept in {store}; the same command goes on from there"
+        lambda: (
+            f"{show.runs(sum(e in records for e in dict.fromkeys(experiments)))} of this command kept "
+            f"in {store}; the same command goes on from there"
+        )
     )
     if client:
         from engramma.runs import cluster
@@ -127,12 +132,14 @@ def run(
     ] = None,
     seeds: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="How many (3), or which (0,1,2).", metavar="N", rich_help_panel="Runs"),
+        typer.Option(help="How many (3), or which (0,1,2).", metavar="N", rich_help_panel="Runs",
+                     show_default=str(SEEDS)),
     ] = None,
-    strengths: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help="Several at once: 0.1,1,10", metavar="X,...", rich_help_panel="Runs"),
+    seed: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="This one alone.", metavar="N", min=0, rich_help_panel="Runs"),
     ] = None,
+    strengths: Annotated[Optional[str], typer.Option(hidden=True)] = None,  # noqa: UP045
     set_: SetOption = None,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
@@ -149,7 +156,8 @@ def run(
 ) -> None:  # fmt: skip
     """Train a network on tasks one after another, and say what it remembers.
 
-    All seeds and strengths train at once, as replicas. What was run before is
+    Several vertices and strengths may be named, 2,5,20: each is run with every
+    seed. Seeds and strengths train at once, as replicas. What was run before is
     found in the store and not run again; an interrupted run goes on after its
     last finished task.
     """
@@ -160,22 +168,18 @@ def run(
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # a method of one's own may lie beside
     base = read_toml(config) if config else {}
-    in_file = {key: base.pop(key, None) for key in ("seeds", "strengths")}
-    asked_seeds = seeds if seeds is not None else in_file["seeds"]
-    asked_strengths = strengths if strengths is not None else in_file["strengths"]
-    told = given(settings)
+    told = given({**settings, "strength": settings.get("strength") or strengths})
+    grid = _grid(base, told) | {"seed": _seeds(base, seeds, seed)}
     bases = [base]
     if config and "chosen" in base:  # what engramma tune found: one entry for each method and vertex
-        bases = chosen.select(chosen.parse(base, config), told, config)
+        found, vertices = chosen.parse(base, config), grid.pop("vertex", None)
+        picked = [{"vertex": v} for v in vertices] if vertices else [{}]
+        bases = [b for pick in picked for b in chosen.select(found, {**told, **pick}, config)]
     if set_:
         if not isinstance(there := base.get("settings", {}), dict):
             raise ValueError(f"settings must be a table, not {there!r:.60}")
         bases = [{**b, "settings": {**b.get("settings", {}), **pairs(set_)}} for b in bases]
-    varied: list[dict[str, Any]] = [{}]
-    if asked_strengths is not None:
-        varied = [{"strength": s} for s in numbers(asked_strengths, "strengths")]
-    if asked_seeds is not None:
-        varied = [{**v, "seed": s} for v in varied for s in counted(asked_seeds)]
+    varied = [dict(zip(grid, point, strict=True)) for point in itertools.product(*grid.values())]
     experiments = [read(b, told, v) for b in bases for v in varied]
     options = Options(
         device,
@@ -193,12 +197,40 @@ def run(
     show.outcome(outcome, store)
 
 
+def _seeds(file: dict[str, Any], seeds: str | None, seed: int | None) -> list[int]:
+    """Those that were typed, or stand in a file's settings, out of which they are taken; or three."""
+    several, one = file.pop("seeds", None), file.pop("seed", None)
+    if seeds is not None and seed is not None:
+        raise ValueError("seed must be left out where --seeds says how many or which")
+    if seed is not None:
+        return [seed]
+    if seeds is not None or several is not None:
+        return counted(several if seeds is None else seeds)
+    return counted(SEEDS) if one is None else [one]
+
+
+def _grid(file: dict[str, Any], told: dict[str, Any]) -> dict[str, list[Any]]:
+    """{setting: values} of the settings that may have several, taken out of a file's and those told, which
+    win. A single value is whatever was given: who reads it says what is wrong with it."""
+    grid = {}
+    for name, plural in SEVERAL.items():
+        value = told.pop(name, file.pop(plural, file.pop(name, None)))
+        if isinstance(value, list) or (isinstance(value, str) and "," in value):
+            grid[name] = list(dict.fromkeys(numbers(value, name)))
+        elif value is not None:
+            grid[name] = [value]
+    return grid
+
+
 def fork(
     name: Annotated[str, typer.Argument(metavar="RUN", help="The first digits of a run's name.")],
     after: Annotated[
         int, typer.Option(help="The task (from 1) after which it goes its own way.", metavar="TASK")
     ],
-    method: Annotated[Optional[str], typer.Option(help="Another method.", metavar="NAME")] = None,  # noqa: UP045
+    method: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Another method.", metavar="NAME", autocompletion=METHODS),
+    ] = None,
     strength: Annotated[Optional[str], typer.Option(help="Another strength.", metavar="X")] = None,  # noqa: UP045
     set_: Annotated[
         Optional[list[str]],  # noqa: UP045

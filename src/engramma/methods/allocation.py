@@ -232,12 +232,28 @@ class Allocation(Method):
         return (memories * count, memories) if settings.get("grow") else (memories, max(1, memories // count))
 
     @classmethod
+    def rehearsed(
+        cls, settings: dict[str, Any], strength: float | None, items: int, task: int
+    ) -> tuple[float, float]:
+        del strength
+        beside, groups = BESIDE[settings.get("beside", cls.beside)], settings.get("groups")
+        own = task // groups if groups else 0  # earlier tasks of the group that learns
+        return beside.rehearsed({}, settings.get("beside_strength"), items, own)
+
+    @classmethod
+    def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        beside, own = BESIDE[settings.get("beside", cls.beside)], settings.get("beside_strength")
+        each = beside.held({}, own, size._replace(memories=size.awake))
+        kept = sum(beside.rehearsed({}, own, size.items, 1)) * size.tasks  # by all groups
+        return size.memories // size.awake * each + kept * size.neurons
+
+    @classmethod
     def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
         del strength
         groups = settings.get("groups") or size.tasks
         own = NUMBER * (size.tasks + 2 * groups)  # the group of each task; mean and deviation of each group
         kind, many = BESIDE[settings.get("beside", cls.beside)], min(groups, size.tasks)
-        part = size._replace(memories=(size.memories[1],) * 2, tasks=size.tasks / many)
+        part = size._replace(memories=size.awake, tasks=size.tasks / many)
         return own + many * kind.kept({}, settings.get("beside_strength"), part)
 
     def start(self, theta: Tensor) -> Allotted:

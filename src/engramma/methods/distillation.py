@@ -81,8 +81,8 @@ class LwF(Method):
         return (items if task and strength != 0 else 0), super().rehearsed(settings, strength, items, task)[1]
 
     @classmethod
-    def state_arrays(cls, tasks: int) -> int:
-        return 0  # the new task's own items
+    def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        return 2 * size.items * size.neurons if strength else 0  # the items as they are shown
 
     @classmethod
     def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:

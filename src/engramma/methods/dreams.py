@@ -43,10 +43,11 @@ class Dreams(Method):
     what the network answers. `noise`: of dreams of memories."""
 
     strength_name: ClassVar[str | None] = "proportion"
+    strength_kind: ClassVar[str] = "proportion"
 
     proportion: float | tuple[float, ...] = 0.5
     of: Literal["classes", "memories"] = "classes"
-    centres: int = 1
+    centres: int = 5
     label: float = 0.5
     noise: float = 0.8
 
@@ -67,14 +68,15 @@ class Dreams(Method):
         return (strength or 0) * items * task, super().rehearsed(settings, strength, items, task)[1]
 
     @classmethod
-    def state_arrays(cls, tasks: int) -> int:
-        return tasks  # fewer classes than memories; dreams are items
+    def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        kept = size.tasks * (size.scored * size.neurons + size.memories)
+        return kept + (strength or 0) * size.items * (4 * size.neurons + 6 * size.memories)  # while they form
 
     @classmethod
     def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
         del strength
         if settings.get("of", cls.of) == "memories":
-            return NUMBER * size.tasks * size.memories[0]
+            return NUMBER * size.tasks * size.memories
         kinds = 1 if size.visible == size.neurons else size.scored
         centres = kinds * settings.get("centres", cls.centres)
         return size.tasks * centres * (size.visible + NUMBER)  # a byte a pixel, and the share of each

@@ -84,12 +84,15 @@ class XdG(Method):
         return super().rehearsed(settings, strength, items, task)[0], 0.0
 
     @classmethod
-    def state_arrays(cls, tasks: int) -> int:
-        return 6 + EWCMoments.state_arrays(tasks)  # of all memories and of those awake
+    def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        if not strength:
+            return 0
+        penalty = HOLD[settings.get("beside", cls.beside)]
+        return sum(penalty.held({}, strength, size._replace(memories=n)) for n in (size.memories, size.awake))
 
     @classmethod
     def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
-        places = NUMBER * size.tasks * size.memories[1]
+        places = NUMBER * size.tasks * size.awake
         if not strength:
             return places
         return places + HOLD[settings.get("beside", cls.beside)].kept({}, strength, size)
@@ -122,6 +125,10 @@ class XdG(Method):
         return state._replace(awake=self._beside.observe(state.awake, now, grad, step, move))
 
     def consolidate(self, state: Gates, now: Now, theta: Tensor) -> Gates:
+        if not state.places.numel():
+            raise ValueError(
+                "xdg must be there from the first task on: a task's memories are drawn before it"
+            )
         if state.held is None:
             return state
         fresh = self._beside.consolidate(state.awake, now, theta)

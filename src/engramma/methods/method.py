@@ -41,13 +41,14 @@ NUMBER = 8  # bytes: memories are of double precision
 
 
 class Size(NamedTuple):
-    """Of a run, by which its method says what it keeps."""
+    """The size of a run, on which it depends what a method holds and keeps."""
 
+    memories: int  # all
+    awake: int  # of them, those that learn at once
     neurons: int
     visible: int  # of them, those that are shown
     scored: int  # and those that are asked for; of an associative memory, all are both
     items: int  # that a task has to learn
-    memories: tuple[int, int]  # all, and how many of them learn at once
     tasks: float
     pixel: int = 1  # bits of a visible neuron: one that is -1 or +1 has one
 
@@ -59,7 +60,7 @@ class Size(NamedTuple):
     @property
     def array(self) -> int:
         """Bytes of an array of the size of all memories."""
-        return NUMBER * self.memories[0] * self.neurons
+        return NUMBER * self.memories * self.neurons
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,9 @@ class Method:
     """Does nothing against forgetting: vanilla learning, and the base of every other method."""
 
     strength_name: ClassVar[str | None] = None  # the setting that is searched over, one value a replica
+    strength_kind: ClassVar[str] = "lambda"  # by its powers of ten; or a "proportion", evenly from 0 to 1
+    # Between which values it is searched. None: a proportion over all, a lambda eight decades around 1.
+    strength_span: ClassVar[tuple[float, float] | None] = None
     suits: ClassVar[dict[str, Any]] = {}  # settings of a run that suit it, where the run says nothing else
 
     def __post_init__(self) -> None:
@@ -101,10 +105,12 @@ class Method:
         return (0 if _same(cls, "rehearse") else every), (0 if _same(cls, "steer") else every)
 
     @classmethod
-    def state_arrays(cls, tasks: int) -> int:
-        """How many arrays of the size of the memories it holds on to or makes in a step."""
+    def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        """How many numbers a replica of it holds on to, or makes at once, beside what it trains on."""
+        del settings, strength
         hooks = ("start", "steer", "observe", "consolidate")
-        return 0 if all(_same(cls, hook) for hook in hooks) else 6 + 4 * (tasks - 1)
+        arrays = 0 if all(_same(cls, hook) for hook in hooks) else 6 + 4 * (size.tasks - 1)
+        return arrays * size.memories * size.neurons
 
     @classmethod
     def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:

@@ -37,15 +37,14 @@ class Moments(Penalty):
     the order of bases; how they hold the memories is said here."""
 
     @classmethod
-    def state_arrays(cls, tasks: int) -> int:
-        return (
-            6 + 4 * tasks
-        )  # an A is as large as four arrays where neurons are four times as many as memories
+    def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        # An A a task, as if no two replicas shared one, and those that a new one is made of.
+        return 10 * size.memories * size.neurons + (size.tasks + 3) * size.neurons**2
 
     @classmethod
     def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
         terms = size.tasks if settings.get("merge", cls.merge) == "separate" else 1
-        own = NUMBER * terms * (size.memories[0] + size.visible**2)  # F and A of every term
+        own = NUMBER * terms * (size.memories + size.visible**2)  # F and A of every term
         return super().kept(settings, strength, size) + own
 
     def steer(self, state: Anchored, now: Now, theta: Tensor, grad: Tensor) -> Tensor:

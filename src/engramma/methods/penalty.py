@@ -59,8 +59,8 @@ class Penalty(Method):
         return super().rehearsed(settings, strength, items, task)[0], 0.0  # it looks at its state alone
 
     @classmethod
-    def state_arrays(cls, tasks: int) -> int:
-        return 6
+    def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        return 6 * size.memories * size.neurons
 
     @classmethod
     def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:

@@ -37,6 +37,7 @@ class Projection(Method):
     """
 
     strength_name: ClassVar[str | None] = "proportion"
+    strength_kind: ClassVar[str] = "proportion"
 
     proportion: float | tuple[float, ...] = 0.05
     sample: int | float | None = None
@@ -59,8 +60,9 @@ class Projection(Method):
         return super().rehearsed(settings, strength, items, task)[0], (strength or 0) * items * task
 
     @classmethod
-    def state_arrays(cls, tasks: int) -> int:
-        return 4 * max(1, tasks - 1)  # two gradients an earlier task, in float64
+    def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        earlier = max(1, size.tasks - 1)
+        return 4 * earlier * size.memories * size.neurons  # two gradients of each, in float64
 
     @classmethod
     def kept(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
@@ -139,8 +141,8 @@ class AGEM(Projection):
     """Averaged GEM: a single constraint, the gradient over all buffers (Chaudhry et al. 2019)."""
 
     @classmethod
-    def state_arrays(cls, tasks: int) -> int:
-        return 4  # however many tasks there were, one gradient over them
+    def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        return 4 * size.memories * size.neurons  # however many tasks there were, one gradient over them
 
     def references(self, buffer: list[Items], now: Now, theta: Tensor) -> Tensor:
         joined = buffer[0] if len(buffer) == 1 else Items.join(*buffer)

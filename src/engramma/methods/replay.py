@@ -29,6 +29,7 @@ class Replay(Method):
     """
 
     strength_name: ClassVar[str | None] = "proportion"
+    strength_kind: ClassVar[str] = "proportion"
 
     proportion: float | tuple[float, ...] = 0.05
     capacity: int | None = None
@@ -53,7 +54,7 @@ class Replay(Method):
         return (min(count, sweep) if sweep else count), guarded
 
     @classmethod
-    def state_arrays(cls, tasks: int) -> int:
+    def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
         return 0  # the buffer is items
 
     @classmethod
@@ -133,6 +134,12 @@ class Pseudorehearsal(Replay):
         super().__post_init__()
         if self.temperature is not None and not 0 < self.temperature < float("inf"):
             raise ValueError(f"temperature must be above 0, not {self.temperature}")
+
+    @classmethod
+    def held(cls, settings: dict[str, Any], strength: float | None, size: Size) -> float:
+        capacity = settings.get("capacity")
+        made = (strength or 0) * size.items if capacity is None else min(size.items, capacity)
+        return 6 * made * (size.neurons + size.memories)  # while they relax
 
     def keep(self, now: Now, theta: Tensor, count: int) -> tuple[Items, Tensor]:
         net, task = now.network, now.task.index

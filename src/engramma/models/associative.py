@@ -1,11 +1,18 @@
 """The Dense Associative Memory as what it is named after: patterns are stored, and recalled from a part.
 
-Patterns and probes are -1 and +1, of shape (N,) or (B,N), as tensors or numpy arrays. A neuron is
-updated to the sign of its score (`engramma.network`); one with a score of exactly 0 stays as it is.
+    memory = AssociativeMemory(vertex=3)                # an energy: x^3, exponential, log-sum-exp, ...
+    memory.store(patterns)                              # (K,N) of -1 and +1, tensors or numpy arrays
+    memory.recall(probe).state                          # like the probe, (N,) or (B,N)
+
+Binary states are -1 and +1, and 0 where a neuron is not known. Their energy is -sum over patterns of
+f(overlap / (N T)), with an interaction f, and a neuron is updated to the sign of its score: of the energy
+that it saves at +1 against -1. With a score of exactly 0 it stays as it is.
+Continuous states are any numbers; their energies, and updates, are those of `engramma.models.energies`.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from math import log, prod
 from typing import Any
 
@@ -14,10 +21,15 @@ import torch
 from torch import Tensor
 
 from engramma.checks import interaction_class
-from engramma.interactions import Interaction
+from engramma.interactions import INTERACTIONS, Interaction
 from engramma.kernels import kernel_for
 from engramma.methods import Vanilla
-from engramma.network import DenseMemory, Relaxed
+from engramma.models.energies import ENERGIES, Energy
+from engramma.models.kinds import Binary, Continuous
+from engramma.models.local import competed
+from engramma.models.patterns import Patterns, Plain, held
+from engramma.models.recall import ORDERS, Dynamics, Recalled, joined, like, masked, settle
+from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser
 from engramma.replicas import Replicas
 from engramma.streams import StateStream
@@ -40,11 +52,19 @@ def capacity(neurons: int, vertex: int) -> float:
 
 
 class AssociativeMemory:
-    """Memories (M,N): patterns as they are (`store`), or found by Algorithm 1 (`learn`).
+    """Patterns as they are (`store`), each alone or with another that it recalls; or memories (M,N) found
+    from them (`learn`).
 
-    `interaction` is a name in `INTERACTIONS` or an interaction of its own. Scores of stored patterns
-    are sums of whole numbers raised to the vertex, so float64 compares them exactly far beyond the
-    capacity of the network.
+    Parameters
+    ----------
+    vertex : n of the interaction.
+    interaction : a name in `INTERACTIONS` or an interaction of its own: the energy of binary states.
+    temperature : T; continuous energies have beta = 1/T.
+    energy : instead of an interaction: a name in `ENERGIES` or an energy, of continuous states. Names of
+        interactions will do, too.
+
+    Scores are compared as closely as the dtype can; those of the exponential are told as shares of the
+    nearest pattern's, and its energy as -log sum f, so that nothing overflows.
 
     Examples
     --------
@@ -59,6 +79,10 @@ class AssociativeMemory:
     True
     """
 
+    block_bytes = (
+        2**30
+    )  # what recall takes at the most beside the patterns; more states go one after the other
+
     def __init__(
         self,
         vertex: float = 2,
@@ -67,21 +91,42 @@ class AssociativeMemory:
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float64,
         kernel: str = "auto",
+        energy: str | Energy | Interaction | None = None,
     ) -> None:
-        if isinstance(interaction, str):
-            interaction = interaction_class(interaction)(vertex)
-        if not temperature > 0:
+        if not 0 < temperature < float("inf"):
             raise ValueError(f"temperature must be above 0, not {temperature}")
-        self.interaction, self.temperature = interaction, temperature
-        self.device, self.dtype, self.kernel = torch.device(device), dtype, kernel_for(device, kernel)
-        self.memories: Tensor | None = None  # (M,N)
+        chosen = interaction if energy is None else energy
+        if isinstance(chosen, str) and chosen in ENERGIES:
+            chosen = ENERGIES[chosen](1 / temperature)
+        elif isinstance(chosen, str):
+            chosen = _interaction(chosen, "interaction" if energy is None else "energy")(vertex)
+        self.interaction = chosen if isinstance(chosen, Interaction) else None
+        self.kind: Binary | Continuous = (
+            Continuous(chosen) if isinstance(chosen, Energy) else Binary(chosen, temperature)
+        )
+        self.temperature = temperature
+        self.device, self.dtype, self.kernel = torch.device(device), dtype, kernel
+        kernel_for(device, kernel)  # refused now where it cannot be
+        self.patterns: Patterns | None = None
+        self.recalls: Patterns | None = None  # what each pattern recalls, where that is another
 
-    def store(self, patterns: Tensor | np.ndarray) -> None:
-        """Every pattern becomes a memory, beside those there are."""
-        fresh = self._patterns(patterns).to(self.device, self.dtype)
-        if self.memories is not None:
-            fresh = torch.cat([self.memories, fresh])
-        self.memories = fresh
+    @property
+    def memories(self) -> Tensor | None:
+        """(M,N): what is stored or was learned, as numbers."""
+        return None if self.patterns is None else self.patterns.rows(slice(None))
+
+    def store(self, patterns: Tensor | np.ndarray, recalls: Tensor | np.ndarray | None = None) -> None:
+        """Every pattern becomes a memory, beside those there are. `recalls` (K,L), as many: what each of them
+        is to recall, where that is not itself. A melody is stored by `store(notes[:-1], notes[1:])`."""
+        fresh = self.kind.read(patterns, "patterns", _neurons(self.patterns))
+        if self.patterns is not None and (recalls is None) != (self.recalls is None):
+            raise ValueError("recalls must be given for all patterns of a memory, or for none")
+        if recalls is not None:
+            other = self.kind.read(recalls, "recalls", _neurons(self.recalls))
+            if len(other) != len(fresh):
+                raise ValueError(f"recalls must be {len(fresh)}, one for each pattern, not {len(other)}")
+            self.recalls = self._added(self.recalls, other)
+        self.patterns = self._added(self.patterns, fresh)
 
     def learn(
         self,
@@ -90,47 +135,111 @@ class AssociativeMemory:
         epochs: int = 200,
         learning_rate: float = 0.05,
         seed: int = 0,
+        rule: str = "descent",
         **settings: Any,
     ) -> None:
-        """Algorithm 1 over all neurons: gradient descent on how far one update moves the patterns.
+        """Memories fewer than the patterns, found from them.
 
+        "descent": Algorithm 1 over all neurons of binary states, gradient descent on how far one update moves
+        the patterns; `settings` are the optimiser's (`engramma.optimiser`). "local": Krotov and Hopfield's
+        rule, with its settings `rank`, `push`, `norm` and `batch` (`engramma.models.local`).
         The first call draws `memories` small random ones; later calls go on from what is there, as a
-        network that learns task after task does. `settings` are the optimiser's (`engramma.optimiser`).
+        network that learns task after task does.
         """
-        states = self._patterns(patterns).cpu().numpy()
-        replicas = Replicas((seed,))
-        if self.memories is None:
-            drawn = replicas.memories(memories, states.shape[1], device=self.device, dtype=self.dtype)
-            self.memories = drawn[0]
-        stream = StateStream(
-            replicas, states=states[None], device=self.device, dtype=self.dtype, kernel=self.kernel
-        )
-        temperature = {"initial_temperature": self.temperature, "final_temperature": self.temperature}
-        # Its rate was chosen with velocities that are scaled.
-        rule = {**temperature, "normalise": "velocity", **settings}
-        optimiser = Optimiser(learning_rate=learning_rate, epochs=epochs, **rule)
-        theta = self.memories[None]
-        for moment in train(self._network(states.shape[1]), stream, Vanilla(), optimiser, replicas, theta):
-            theta = moment.theta
-        self.memories = theta[0]
+        if rule not in ("descent", "local"):
+            raise ValueError(f"rule must be descent or local, not {rule!r}")
+        if self.recalls is not None:
+            raise ValueError("a memory whose patterns recall others stores them, it does not learn them")
+        if epochs < 1 or memories < 1:
+            raise ValueError("epochs and memories must be at least 1")
+        states, replicas = self.kind.read(patterns, "patterns", _neurons(self.patterns)), Replicas((seed,))
+        theta = self.memories
+        if theta is None:
+            theta = replicas.memories(memories, states.shape[1], device=self.device, dtype=self.dtype)[0]
+        if rule == "local":
+            items = states.to(self.device, self.dtype)
+            theta = competed(items, theta, epochs, learning_rate, seed, **settings)
+        else:
+            settings = {"learning_rate": learning_rate, "epochs": epochs, **settings}
+            theta = self._descended(states, theta, replicas, settings)
+        self.patterns = Plain(theta)
 
-    def recall(self, probe: Tensor | np.ndarray, steps: int = 50, order: str = "synchronous") -> Relaxed:
-        """Update all neurons until nothing changes: all at once, or (asynchronous) one after the other,
-        which never raises the energy. `state` is shaped like the probe."""
-        theta, state, network = self._ask(probe)
-        end = network.relax(theta, state, steps, order=order)
-        return Relaxed(*(_like(part[0], probe) for part in end))
+    def recall(
+        self,
+        probe: Tensor | np.ndarray,
+        steps: int = 50,
+        order: str = "synchronous",
+        known: Tensor | np.ndarray | None = None,
+        rate: float = 1.0,
+        trace: bool = False,
+    ) -> Recalled:
+        """Update all neurons until nothing changes: all at once, or (asynchronous) one after the other, which
+        never raises the energy; that of continuous states no update raises. `state` is shaped like the probe.
+
+        `known` (N,) or (B,N): neurons that are held as they are. `rate`, of continuous states: how far they
+        go towards their update, as they would along the flow dx/dt = X' p - x. `trace`: the energy before and
+        after every step. Where patterns recall others the answer is these, after one update.
+        """
+        patterns, state = self._ask(probe, erased=True)
+        if order not in ORDERS:
+            raise ValueError(f"order must be synchronous or asynchronous, not {order!r}")
+        if not 0 < rate <= 1 or (rate != 1 and self.interaction is not None):
+            raise ValueError(f"rate must be above 0 and at most 1, and 1 for binary states, not {rate}")
+        if self.recalls is not None:
+            if known is not None or trace:
+                raise ValueError("known and trace must be left out where patterns recall others")
+            answer = [self.kind.answer(patterns, self.recalls, some) for some in self._portions(state)]
+            once = torch.ones(len(state), dtype=torch.long, device=self.device)
+            return Recalled(*(like(part, probe) for part in (torch.cat(answer), once, once.bool())))
+        fixed = masked(known, state)
+
+        def together(seen: Any, state: Tensor, _: Tensor) -> Tensor:
+            return self.kind.together(patterns, seen, state, rate)
+
+        def in_turn(seen: Any, state: Tensor, held: Tensor) -> Tensor:
+            return self.kind.in_turn(patterns, seen, state, held, rate)
+
+        dynamics = Dynamics(
+            see=partial(self.kind.see, patterns),
+            move=together if order == "synchronous" else in_turn,
+            level=lambda seen: self.kind.level(patterns, seen),
+            tolerance=self.kind.tolerance(patterns),
+        )
+        portions = zip(self._portions(state), self._portions(fixed), strict=True)
+        parts = [settle(some, dynamics, steps, those, trace) for some, those in portions]
+        return Recalled(*(None if part is None else like(part, probe) for part in joined(parts)))
+
+    def replay(self, probe: Tensor | np.ndarray, steps: int) -> Tensor:
+        """(steps+1,N) or (steps+1,B,N): the probe, what it recalls, what that recalls, and so on."""
+        if self.recalls is None or self.recalls.size[1] != self._ask(probe, erased=True)[1].shape[1]:
+            raise ValueError("replay needs patterns that recall others of the same neurons")
+        path = [torch.as_tensor(probe).to(self.device, self.dtype)]
+        for _ in range(steps):
+            path.append(self.recall(path[-1]).state)
+        return torch.stack(path)
 
     def scores(self, state: Tensor | np.ndarray) -> Tensor:
         """Like the state: every neuron's score, whose sign it is updated to."""
-        theta, batch, network = self._ask(state)
-        probe = network.kernel.prepare(batch, theta.dtype)
-        return _like(network.scores(theta, probe)[0], state)
+        patterns, batch = self._ask(state, erased=True)
+        if not isinstance(states := self.kind, Binary):
+            raise ValueError("scores are of binary states: this memory's are continuous")
+        each = [states.scores(patterns, states.see(patterns, some), some) for some in self._portions(batch)]
+        return like(torch.cat(each), state)
 
     def energy(self, state: Tensor | np.ndarray) -> Tensor:
-        """(B,), or one number: -sum over memories of f(overlap / (N T))."""
-        theta, batch, network = self._ask(state)
-        return _like(network.energy(theta, network.kernel.prepare(batch, theta.dtype))[0], state)
+        """(B,), or one number: E, of the exponential -log sum f."""
+        patterns, batch = self._ask(state, erased=True)
+        level, see = self.kind.level, self.kind.see
+        return like(
+            torch.cat([level(patterns, see(patterns, some)) for some in self._portions(batch)]), state
+        )
+
+    def weights(self, state: Tensor | np.ndarray) -> Tensor:
+        """(B,K) or (K,): p, how the update of a continuous state mixes the patterns."""
+        patterns, batch = self._ask(state)
+        if not isinstance(states := self.kind, Continuous):
+            raise ValueError("weights are of continuous states: this memory's are binary")
+        return like(states.energy.weights(states.see(patterns, batch)), state)
 
     def is_stable(self, state: Tensor | np.ndarray) -> Tensor:
         """(B,) bool, or one: an update leaves every neuron as it is."""
@@ -141,32 +250,45 @@ class AssociativeMemory:
         """Patterns stored without errors, in theory: see `engramma.models.associative.capacity`."""
         return capacity(neurons, vertex)
 
-    def _patterns(self, patterns: Tensor | np.ndarray) -> Tensor:
-        return bipolar(patterns, "patterns", None if self.memories is None else self.memories.shape[1])
+    def _added(self, there: Patterns | None, fresh: Tensor) -> Patterns:
+        if there is None:
+            return held(fresh, self.device, self.dtype, self.kernel)
+        return there.joined(fresh)
 
-    def _network(self, neurons: int) -> DenseMemory:
-        return DenseMemory(
-            neurons, 0, self.interaction, autoassociative=True, beta=1 / self.temperature, kernel=self.kernel
-        )
-
-    def _ask(self, state: Tensor | np.ndarray) -> tuple[Tensor, Tensor, DenseMemory]:
-        """Memories (1,M,N), states (1,B,N) and the network between them."""
-        if self.memories is None:
+    def _ask(self, state: Tensor | np.ndarray, erased: bool = False) -> tuple[Patterns, Tensor]:
+        if self.patterns is None:
             raise RuntimeError("the memory is empty: store() or learn() something first")
-        batch = bipolar(state, "state", self.memories.shape[1]).to(self.device, self.dtype)
-        return self.memories[None], batch[None], self._network(self.memories.shape[1])
+        batch = self.kind.read(state, "state", self.patterns.size[1], erased)
+        return self.patterns, batch.to(self.device, self.dtype)
+
+    def _portions(self, state: Tensor) -> tuple[Tensor, ...]:
+        """As many states at a time as there is room for what they see, and a few tensors of its size."""
+        assert self.patterns is not None
+        return state.split(max(1, self.block_bytes // (6 * self.dtype.itemsize * max(self.patterns.size))))
+
+    def _descended(
+        self, states: Tensor, theta: Tensor, replicas: Replicas, settings: dict[str, Any]
+    ) -> Tensor:
+        if self.interaction is None:
+            raise ValueError("rule must be local for continuous states: descent learns binary ones")
+        place = {"kernel": kernel_for(self.device, self.kernel)}
+        about = {"autoassociative": True, "beta": 1 / self.temperature}
+        network = DenseMemory(states.shape[1], 0, self.interaction, **about, **place)
+        items = states.cpu().numpy()[None]
+        stream = StateStream(replicas, states=items, device=self.device, dtype=self.dtype, **place)
+        temperature = {"initial_temperature": self.temperature, "final_temperature": self.temperature}
+        # Its rate was chosen with velocities that are scaled.
+        optimiser = Optimiser(**{**temperature, "normalise": "velocity", **settings})
+        for moment in train(network, stream, Vanilla(), optimiser, replicas, theta[None]):
+            theta = moment.theta[0]
+        return theta
 
 
-def bipolar(states: Tensor | np.ndarray, name: str, neurons: int | None = None) -> Tensor:
-    """(B,N), one row for a single state; refused unless every entry is -1 or +1."""
-    tensor = torch.as_tensor(states)
-    tensor = tensor[None] if tensor.dim() == 1 else tensor
-    if tensor.dim() != 2 or tensor.numel() == 0 or not bool((tensor.abs() == 1).all()):
-        raise ValueError(f"{name} must be -1 and +1, of shape (neurons,) or (items, neurons)")
-    if neurons is not None and tensor.shape[1] != neurons:
-        raise ValueError(f"{name} must have {neurons} neurons, not {tensor.shape[1]}")
-    return tensor
+def _interaction(name: str, what: str) -> type[Interaction]:
+    if what == "energy" and name not in INTERACTIONS and ":" not in name:
+        raise ValueError(f"energy must be one of {', '.join((*ENERGIES, *INTERACTIONS))}, not {name!r}")
+    return interaction_class(name)
 
 
-def _like(answer: Tensor, asked: Tensor | np.ndarray) -> Tensor:
-    return answer[0] if asked.ndim == 1 else answer
+def _neurons(patterns: Patterns | None) -> int | None:
+    return None if patterns is None else patterns.size[1]

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
 
-from engramma.checks import of_strength
+from engramma.checks import of_strength, unknown
 from engramma.interactions import INTERACTIONS
 from engramma.kernels import kernel_for
 from engramma.methods import METHODS, Allocation, Grouped, Method, Now, XdG
@@ -52,7 +52,7 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
         shares `memories` between five, and then goes round. Items name their own task.
     strength : the method's lambda, which must be given, or the proportion of items it keeps; None for the
         default proportion.
-    interaction : "leaky", "rectified" or "polynomial".
+    interaction : "leaky", "rectified", "polynomial" or "exponential".
     temperature : T. "auto": that of a run (`engramma.optimiser.temperature`), found for the paper's items,
         which are -1 and +1 and not centred. None: auto for such items (features "binary" and `centre` False),
         and for others one that falls with the number of neurons N, N^(-2/3) at vertex 3.
@@ -302,7 +302,7 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("method must do without being told of which task an item is, which xdg cannot")
         for name, allowed in names.items():
             if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+                raise unknown(name, getattr(self, name), allowed)
         whole = ("memories", "epochs") if self.batch_size is None else ("memories", "epochs", "batch_size")
         for name in whole:
             if not (getattr(self, name) >= 1 and getattr(self, name) == int(getattr(self, name))):

@@ -31,19 +31,23 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from engramma.checks import of_strength
+from engramma.checks import of_strength, unknown
 from engramma.methods import EWC, METHODS, Method, Moments, Now, Penalty, Projection, Vanilla
 from engramma.methods.state import flatten, known, unflatten
+from engramma.models.kronecker import KroneckerEWC, linear_layers
 from engramma.network import DenseMemory, Items
 from engramma.replicas import Replicas
 from engramma.streams import Task
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Measure = Callable[[Tensor, Tensor, Tensor], Tensor]  # of theta (P,), inputs and targets
-ALLOWED = tuple(
-    name
-    for name, kind in METHODS.items()
-    if issubclass(kind, Penalty | Projection | Vanilla) and not issubclass(kind, Moments)
+ALLOWED = (
+    *(
+        name
+        for name, kind in METHODS.items()
+        if issubclass(kind, Penalty | Projection | Vanilla) and not issubclass(kind, Moments)
+    ),
+    "ewc_kronecker",
 )
 
 
@@ -52,10 +56,10 @@ class Guard:
     `consolidate` after a task.
 
     `loss(outputs (B,...), targets (B,...))` is the mean loss of a batch. `method` is a name (l2, ewc,
-    mas, si, gem, agem or vanilla) or a method of `engramma.methods` with settings of its own. `strength`
-    is a penalty's lambda, which must be given, or the proportion of items that a projection keeps. `chunk`
-    items are differentiated at once where a method wants every item's gradient. `limit` is the largest
-    learning rate of plain gradient descent that the penalty bears.
+    ewc_kronecker, mas, si, gem, agem or vanilla) or a method of `engramma.methods` with settings of its own.
+    `strength` is a penalty's lambda, which must be given, or the proportion of items that a projection keeps.
+    `chunk` items are differentiated at once where a method wants every item's gradient. `limit` is the
+    largest learning rate of plain gradient descent that the penalty bears.
 
     Examples
     --------
@@ -200,6 +204,7 @@ class Flat:
         self.named = {name: p for name, p in model.named_parameters() if p.requires_grad}
         if not self.named:
             raise ValueError("model must have parameters that require a gradient")
+        self.layers = linear_layers(model, self.named)
 
     def theta(self) -> Tensor:
         return torch.cat([p.detach().flatten() for p in self.named.values()])[None, None]
@@ -216,7 +221,7 @@ class Flat:
     def gradient(self, theta: Tensor, items: Items) -> Tensor:
         """(R,1,P): the gradient of the mean loss over each row of items."""
         rows = range(items.probe.shape[0])
-        with self._still():
+        with self.still():
             each = [self._pull(self._loss, theta[r, 0], items.probe[r], items.target[r]) for r in rows]
         return torch.stack(each)[:, None]
 
@@ -225,14 +230,14 @@ class Flat:
         of the module's outputs as they are."""
         measures: dict[str, Measure] = {
             "loss": self._loss,
-            "predicted": lambda theta, x, y: self._loss(theta, x, self._call(theta, x).argmax(-1)),
-            "output": lambda theta, x, y: self._call(theta, x).pow(2).sum(),
-            "norm": lambda theta, x, y: self._call(theta, x).norm(),
+            "predicted": lambda theta, x, y: self._loss(theta, x, self.call(theta, x).argmax(-1)),
+            "output": lambda theta, x, y: self.call(theta, x).pow(2).sum(),
+            "norm": lambda theta, x, y: self.call(theta, x).norm(),
         }
         measure = measures[pull]
         x, y = items.probe[0], items.target[0]
         total = torch.zeros_like(theta[0, 0])
-        with self._still():
+        with self.still():
             for start in range(0, len(x), self.chunk):
                 part = slice(start, start + self.chunk)
                 total += self._each(measure, theta[0, 0], x[part], y[part]).abs().pow(power).sum(0)
@@ -240,8 +245,8 @@ class Flat:
 
     def scores(self, theta: Tensor, probe: Tensor) -> Tensor:
         """(1,B,K): the outputs."""
-        with self._still(), torch.no_grad():
-            return self._call(theta[0, 0], probe[0])[None]
+        with self.still(), torch.no_grad():
+            return self.call(theta[0, 0], probe[0])[None]
 
     def _each(self, measure: Measure, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """(B,P): the gradient of every item alone."""
@@ -260,9 +265,9 @@ class Flat:
             return torch.autograd.grad(measure(theta, x, y), theta)[0]
 
     def _loss(self, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        return self.loss_of(self._call(theta, x), y)
+        return self.loss_of(self.call(theta, x), y)
 
-    def _call(self, theta: Tensor, x: Tensor) -> Tensor:
+    def call(self, theta: Tensor, x: Tensor) -> Tensor:
         return functional_call(self.model, self._split(theta), (x,))
 
     def _split(self, theta: Tensor) -> dict[str, Tensor]:
@@ -270,7 +275,7 @@ class Flat:
         return {name: part.view(p.shape) for (name, p), part in zip(self.named.items(), parts, strict=True)}
 
     @contextmanager
-    def _still(self) -> Iterator[None]:
+    def still(self) -> Iterator[None]:
         """Without dropout, and with batch normalisation at rest: one item alone has no batch."""
         training = {module: module.training for module in self.model.modules()}
         self.model.eval()
@@ -309,8 +314,8 @@ def _parameters(state: Any, *rest: Tensor | None) -> list[Tensor]:
 def _method(method: str | Method, strength: float | None) -> Method:
     if isinstance(method, str):
         if method not in ALLOWED:
-            raise ValueError(f"method must be one of {', '.join(ALLOWED)}, not {method!r}")
-        return of_strength(method, strength)
+            raise unknown("method", method, ALLOWED)
+        return of_strength(method, strength, KroneckerEWC if method == "ewc_kronecker" else None)
     if strength is not None:
         raise ValueError("strength must be None where method is not a name: set it in the method")
     if not isinstance(method, Penalty | Projection | Vanilla):

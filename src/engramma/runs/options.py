@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from engramma.checks import near
+
 
 @dataclass(frozen=True)
 class Options:
@@ -51,7 +53,9 @@ def device_for(name: str) -> torch.device:
     except RuntimeError:
         device = None
     if device is None or device.type not in ("cpu", "cuda"):
-        raise ValueError(f"device must be auto, cpu or cuda, not {name!r}")
+        raise ValueError(
+            f"device must be auto, cpu or cuda, not {name!r}{near(name, ('auto', 'cpu', 'cuda'))}"
+        )
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(
             "device must be auto or cpu here: cuda was asked for, but PyTorch finds no such device"

@@ -26,6 +26,7 @@ from engramma.store import checkpoints
 from engramma.store.checkpoints import Checkpoint
 from engramma.store.files import plain
 from engramma.store.records import Record, Store
+from engramma.streams.datasets import is_place
 from engramma.train import Moment
 
 POINTS = 25  # of a curve, a task
@@ -128,6 +129,8 @@ class Shelf:
 
     def last(self, built: Built) -> Checkpoint | None:
         """Where the pack goes on: at its own last checkpoint, or where the runs stood that it continues."""
+        if is_place(self.pack[0].data):  # which may be another's when the pack goes on
+            self.told["stream_hash"] = built.stream.hash()
         point = resumable(self.store, self.pack, built, self.all)
         if point is None and self.pack[0].fork:
             point = branch(self.store, self.pack, built)
@@ -311,6 +314,8 @@ def misfit(point: Checkpoint, pack: Sequence[Experiment], built: Built) -> str:
     told = plain(lineage(pack))
     if point.runs != tuple(e.name for e in pack) or {k: point.facts.get(k) for k in told} != told:
         return "its runs are others"
+    if "stream_hash" in point.facts and point.facts["stream_hash"] != built.stream.hash():
+        return f"{first.data} is no longer what it learned"
     if not 1 <= point.done <= first.tasks or (point.theta is None and point.done < first.tasks):
         return "its memories are missing"
     seconds = point.facts.get("seconds")

@@ -12,6 +12,8 @@ import torch
 
 from engramma.checks import method_class, stream_class
 from engramma.experiment import Experiment
+from engramma.methods.method import Method
+from engramma.store.scores import size_of
 
 SHARE = 0.8  # of the device's free memory
 CPU_SHARE = 0.5  # of the free memory of a machine that has other things to do
@@ -73,16 +75,18 @@ def memory(experiments: Sequence[Experiment]) -> int:
 
     With R replicas of S seeds, B items a step, M memories, N neurons, K scored ones and T tasks:
 
-        memories   R M N (8 + state): theta, velocity, gradient, step and their successors; and the arrays
-                   that the method says it holds
-        step       6 R B M: similarities, f and f' of them on and off, what is pulled back; and the same
-                   for the earlier items that the method looks at in a step
+        memories   8 R M N: theta, velocity, gradient, step and their successors, of the memories that learn;
+                   4 R M N of all, where they are apart from these; and what the method says it holds
+        step       6 R B M: similarities, f and f' of them on and off, what is pulled back; the same for
+                   tests, and for the earlier items that the method looks at in a step; and 8 R M for every
+                   item of a task of which the method takes stock, which may be of every item alone
         items      (N + K) of every item: S rows of training items, T test sets and the buffer (R rows
-                   where replicas keep different proportions), and a shuffled batch of them
+                   where there is one: a replica may have items of its own), and a shuffled batch of them
 
     all times the bytes of a number, and 1.2 for what the allocator cannot use.
     """
     first, count = experiments[0], len(experiments)
+    method = method_class(first.method)
     number = 4 if first.dtype == "float32" else 8
     neurons, scored, items = sizes(first)
     tasks = first.tasks
@@ -91,11 +95,15 @@ def memory(experiments: Sequence[Experiment]) -> int:
     step = _batch(first, items + extra)
     rows = len({e.seed for e in experiments})
     test = first.items - items if first.stream != "states" else items
-    kept_rows = rows if len({e.strength for e in experiments}) == 1 else count
-    arrays = count * memories(first)[0] * neurons * (8 + method_class(first.method).state_arrays(tasks))
-    scratch = 6 * count * (max(step, test) + guarded) * memories(first)[0]
-    held = (neurons + scored) * (rows * (items + tasks * test) + 2 * kept_rows * (items + extra))
-    return int(1.2 * number * (arrays + scratch + held))
+    kept_rows = count if extra or guarded else rows
+    total, awake = memories(first)
+    held = max(method.held(e.settings, e.strength, size_of(dict(e))) for e in experiments)
+    apart = 0 if method.awaken is Method.awaken else 4 * total
+    arrays = count * (neurons * (8 * awake + apart) + held)
+    whole = 0 if method.consolidate is Method.consolidate else 8 * items
+    scratch = count * (max(6 * step * awake, whole * awake, 6 * test * total) + 6 * guarded * awake)
+    learned = (neurons + scored) * (rows * (items + tasks * test) + 2 * kept_rows * (items + extra))
+    return int(1.2 * number * (arrays + scratch + learned))
 
 
 def free_memory(device: torch.device | str) -> int:

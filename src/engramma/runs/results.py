@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from engramma.runs import study
 from engramma.runs.options import Options
 from engramma.store import scores
 from engramma.store.records import Record, Store
+from engramma.store.select import parsed, setting, where
 
 MEASURES = ("average", "forgetting", "backward_transfer")  # of each run, in its row
 
@@ -39,6 +40,26 @@ class Result:
         found = scores.values(self.records)  # of those that finished
         mean = f"average {found.mean():.3f}" if len(found) else "all diverged"
         return f"Result({len(self)} runs, {mean})"
+
+    def __getitem__(self, place: int) -> Record:
+        return self.records[place]
+
+    def where(self, *named: str, **settings: Any) -> Result:
+        """Those of the runs that have these settings: where(method="ewc", vertex=[2, 20]), or as the command
+        line names them, where("ewc@100")."""
+        found = self.records
+        for wanted in (*map(parsed, named), settings):
+            found = where(found, wanted)
+        return Result(found)
+
+    def by(self, *names: str) -> dict[Any, Result]:
+        """The runs by the values that they have of a setting, or of several; in the order of the runs."""
+        parts: dict[Any, list[Record]] = {}
+        for record in self.records:
+            told = tuple(setting(record, name) for name in names)
+            key = tuple(v if isinstance(v, Hashable) else repr(v) for v in told)
+            parts.setdefault(key if len(names) > 1 else key[0], []).append(record)
+        return {key: Result(some) for key, some in parts.items()}
 
     @property
     def accuracy(self) -> np.ndarray:
@@ -89,7 +110,7 @@ class Result:
                 rows.append(
                     {"run": record.name, **about[k], **found, "diverged": record.diverged is not None}
                 )
-            return _table(rows)
+            return table(rows)
         varied = [name for name in names if any(told[name] != about[0][name] for told in about)]
         for told, record in zip(about, self.records, strict=True):
             own = {"run": record.name, **{name: told[name] for name in varied}}
@@ -97,7 +118,7 @@ class Result:
                 for task in range(record.description["tasks"]):
                     found = {k: _number(record.curves, k, point, task) for k in self._curves if k != "epoch"}
                     rows.append({**own, "epoch": epoch, "task": task, **found})
-        return _table(rows)
+        return table(rows)
 
 
 def run(
@@ -166,7 +187,8 @@ def _number(curves: Mapping[str, np.ndarray], name: str, point: int, task: int) 
     return float(curves[name][point, task]) if name in curves else float("nan")
 
 
-def _table(rows: list[dict[str, Any]]) -> Any:
+def table(rows: list[dict[str, Any]]) -> Any:
+    """Rows as a pandas DataFrame, or where there is no pandas as {column: list}."""
     columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
     try:
         import pandas  # type: ignore[import-not-found]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +19,8 @@ from engramma.methods import Method
 from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser, temperature
 from engramma.replicas import Replicas
-from engramma.streams import Stream
+from engramma.streams import STREAMS, Stream
+from engramma.streams.datasets import DataError, is_place, stamp
 from engramma.train import Moment, train
 
 
@@ -86,6 +89,41 @@ def fits(e: Experiment, data_dir: str | Path | None) -> None:
     would. That its method has the right settings, its description was checked for."""
     place = {"device": "cpu", "dtype": torch.float64, "kernel": kernel_for("cpu", "reference")}
     _described(e, data_dir, replicas=Replicas((e.seed,)), **place)
+
+
+def check_data(e: Experiment, facts: Mapping[str, Any], data_dir: str | Path | None = None) -> None:
+    """That data of the user's own, which a run names by their path, are those that its record was made of.
+    (Where they are gone, there is nothing to hold it to.)"""
+    if stream_class(e.stream) in STREAMS.values() and is_place(e.data) and Path(e.data).exists():
+        told = facts.get("stream_hash")
+        if told is not None and told != _hash(
+            e.canonical(*VARYING, *NOT_DATA), e.seed, stamp(e.data), data_dir
+        ):
+            raise DataError(
+                f"{e.data} is no longer what run {e.name[:8]} learned: give the new data a name of their "
+                f"own, or the runs another --store (engramma runs prune {e.name[:8]} removes this one)"
+            )
+
+
+NOT_DATA = (
+    "vertex",
+    "method",
+    "settings",
+    "memories",
+    "epochs",
+    "dtype",
+    "fork",
+)  # of no account to a stream
+
+
+@functools.lru_cache(maxsize=4096)
+def _hash(told: str, seed: int, stamp: object, data_dir: str | Path | None) -> str:
+    del stamp  # when the data were written: they are looked at again where that has changed
+    settings = json.loads(told)
+    place = {"device": "cpu", "dtype": torch.float64, "kernel": kernel_for("cpu", "reference")}
+    return (
+        stream_class(settings["stream"]).made(settings, data_dir, replicas=Replicas((seed,)), **place).hash()
+    )
 
 
 def _described(e: Experiment, data_dir: str | Path | None, **place: Any) -> tuple[Stream, DenseMemory]:

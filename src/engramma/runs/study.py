@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from engramma.checks import stream_class
 from engramma.experiment import VARYING, Experiment
 from engramma.kernels import kernel_for
 from engramma.runs.crew import crew, suited
 from engramma.runs.options import Options
 from engramma.runs.pack import Watcher, run_pack
 from engramma.runs.planning import free_memory, halves, memory, plan, suited_threads, work
-from engramma.runs.setup import fits
+from engramma.runs.setup import check_data, fits
 from engramma.store import checkpoints
 from engramma.store.claims import Claims
 from engramma.store.files import holds
@@ -66,6 +67,9 @@ def run(
     wanted, watch = list(dict.fromkeys(experiments)), watch or Work()
     check([e for e in wanted if e not in store], options)
     found = opened(wanted, store, options.keep_memories)
+    for e in wanted:
+        if e.name in found:
+            check_data(e, found[e.name].facts, options.data_dir)
     missing = [e for e in wanted if e.name not in found]
     ran = complete(missing, wanted, store, options, watch, watcher) if missing else set[str]()
     return Outcome(gathered(experiments, found, store, options.keep_memories), len(ran), len(found))
@@ -106,6 +110,7 @@ def complete(
         order = [e for pack in queue for e in pack]
         share = replace(options, room=room, processes=1)
         with crew(size - 1 if queue else 0, order, store, share, heard) as members:
+            watch.on_change(watch)  # there is work, and how much
             while queue:
                 idle = True
                 for pack in list(queue):
@@ -174,7 +179,7 @@ def tidy(store: Store) -> None:
     """Remove what killed processes left: half-written folders, checkpoints of what is done."""
     with Claims(store.claims) as claims:
         store.owner = claims.owner
-        claims.sweep(store.path, store.checkpoints, *store.checkpoints.glob("*"))
+        checkpoints.sweep(store, claims)
         for pack in checkpoints.finished(store):
             checkpoints.discard(store, pack)
 
@@ -187,6 +192,11 @@ def check(experiments: Sequence[Experiment], options: Options) -> None:
     apart = (*VARYING, "vertex", "method", "settings", "memories", "epochs", "dtype")
     for e in {e.canonical(*apart): e for e in experiments}.values():
         fits(e, options.data_dir)
+        if hasattr(stream_class(e.stream), "test_share") and round(e.items * e.test_share) == 1:
+            log.warning(
+                "test_share %g of %d items is one item a task to test on: its accuracy is 0 or 1",
+                e.test_share, e.items,
+            )  # fmt: skip
 
 
 def total_work(e: Experiment) -> float:

@@ -6,12 +6,12 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from engramma import studies
-from engramma.checks import LARGE, method_class
+from engramma.checks import LARGE, method_class, unknown
 from engramma.experiment import Experiment, read
 
 if TYPE_CHECKING:
@@ -69,9 +69,10 @@ class Search:
             raise ValueError(f"trials must be at least 1, not {self.trials}")
         if not self.seeds:
             raise ValueError("seeds must be at least 1")
-        bound = 1.0 if self.kind == "proportion" else LARGE
+        own = None if self.kind == "grid" else span_of(self.base.method)
+        bound = LARGE if self.kind != "proportion" else 1.0 if own is None else max(own)
         if not (0 <= self.low < self.high <= bound) or (self.kind == "lambda" and self.low == 0):
-            allowed = "between 0 and 1" if self.kind == "proportion" else f"above 0, to {LARGE:g}"
+            allowed = f"between 0 and {bound:g}" if self.kind == "proportion" else f"above 0, to {LARGE:g}"
             raise ValueError(
                 f"range must be two numbers {allowed}, the smaller first, not {self.low:g},{self.high:g}"
             )
@@ -127,7 +128,7 @@ def _base(
     if scale is None:
         scale = "paper" if told.get("data", "digits") == "mnist" else "demo"
     if scale not in studies.SCALES:
-        raise ValueError(f"scale must be one of {', '.join(studies.SCALES)}, not {scale!r}")
+        raise unknown("scale", scale, studies.SCALES)
     of = studies.load(study_name)
     return read(
         of.settings, of.scales[scale].settings, dict(told), {"method": method, "vertex": vertex}
@@ -200,14 +201,31 @@ def grid_of(
 
 
 def strength_kind(method: str) -> Kind:
-    """lambda or proportion; a method without either has nothing to tune."""
-    name = getattr(method_class(method), "strength_name", None)
-    if name is None:
+    """lambda, searched by decades, or proportion, searched evenly; a method without either has nothing to
+    tune."""
+    kind = method_class(method)
+    if kind.strength_name is None:
         raise ValueError(
             f"method must have a strength to be tuned, and {method} has none (--grid searches learning rate "
             "and temperature, for any method)"
         )
-    return "proportion" if name == "proportion" else "lambda"
+    if kind.strength_kind not in ("lambda", "proportion"):
+        raise ValueError(
+            f"strength_kind of {method} must be lambda or proportion, not {kind.strength_kind!r}"
+        )
+    return "proportion" if kind.strength_kind == "proportion" else "lambda"
+
+
+def span_of(method: str) -> tuple[float, float] | None:
+    """From where to where the class of a method has its strength searched, where it says so."""
+    span = method_class(method).strength_span
+    if span is not None and not (
+        isinstance(span, tuple) and len(span) == 2 and all(type(v) in (int, float) for v in span)
+    ):
+        raise ValueError(
+            f"strength_span of {method} must be two numbers such as (0.0, 1.0), not {span!r:.60}"
+        )
+    return span
 
 
 def strength_search(
@@ -220,7 +238,7 @@ def strength_search(
     """Over lambda: START evenly spaced, then as the sampler says. Over proportions: all evenly spaced."""
     kind = strength_kind(base.method)
     if kind == "proportion":
-        low, high = span or (0.0, 1.0)
+        low, high = span or span_of(base.method) or (0.0, 1.0)
         count = trials or 11
         steps = [low + (high - low) * k / max(count - 1, 1) for k in range(count)]
         points = tuple((("strength", min(max(round(step, 6), low), high)),) for step in steps)
@@ -256,6 +274,8 @@ def default_range(base: Experiment, scale: str) -> tuple[float, float]:
 
     Importances of mean 1 have one range for all methods and vertices; a method of one's own has 1.
     """
+    if (span := span_of(base.method)) is not None and not base.settings.get("unit"):
+        return span
     centre, study = 1.0, study_of(base.method)
     if base.settings.get("unit"):
         centre = UNIT_CENTRE[scale]
@@ -264,6 +284,10 @@ def default_range(base: Experiment, scale: str) -> tuple[float, float]:
         given = study.scales[scale].strengths.get(row.name, row.strengths)  # type: ignore[index]
         if isinstance(given, studies.Spread):
             by_vertex = given.centre if isinstance(given.centre, dict) else {"2": given.centre}
-            nearest = min(by_vertex, key=lambda v: abs(math.log(float(v) / base.vertex)))
-            centre = by_vertex[nearest]
+            centre = by_vertex[nearest(by_vertex, base.vertex)]
     return float(f"{centre * 10 ** (-DECADES / 2):.6g}"), float(f"{centre * 10 ** (DECADES / 2):.6g}")
+
+
+def nearest(vertices: Iterable[str], vertex: float) -> str:
+    """Of vertices, as a study writes them, the one nearest to a vertex: by their ratio."""
+    return min(vertices, key=lambda v: abs(math.log(float(v) / vertex)))

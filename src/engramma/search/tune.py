@@ -91,7 +91,7 @@ def tune(
         device_for(options.device)  # one that is not here is said before anything is asked
     elif any(search.prune for search in searches):
         raise ValueError("prune must be left out with a cluster: it looks at packs while they train here")
-    store.open()
+    study.tidy(store.open())  # here too: where every record is there already, no run does
     watch = watch or Work()
     even = [search for search in searches if search.even]
     if even and len(even) < len(searches):
@@ -99,7 +99,6 @@ def tune(
     if even:
         return _evenly(even, store, options, watch, run)
     with Claims(store.claims) as claims, contextlib.ExitStack() as stack:
-        claims.sweep(store.path)  # here too: where every record is there already, no run does
         with claims.held("tune"):  # two would make the same tables
             place = stack.enter_context(opened(storage, store))
             begun = [patiently(lambda s=search: _study(s, place)) for search in searches]

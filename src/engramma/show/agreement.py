@@ -16,12 +16,12 @@ import numpy as np
 
 from engramma.paper import numbers as paper
 from engramma.show import select as trials
+from engramma.show.statistics import SIGNIFICANT, student
 from engramma.store.scores import OF_DESCRIPTION, Recorded, diverged, values
 
 FLOOR = 0.03  # a difference this small is never held against a cell
 RULE = f"|difference| ≤ max({FLOOR:g}, 2 · pooled sd), with pooled sd = √((s₁² + s₂²)/2)"
 WITHIN = (0.03, 0.05)  # how far from the paper cells are counted, their deviations left aside
-SIGNIFICANT = 0.05  # Welch's test tells two means apart where its p is lower
 DRAWS = 2000  # by which the sureness of a count is judged
 
 
@@ -32,16 +32,6 @@ def _pooled(own: Any, printed: float) -> Any:
 def _inside(difference: Any, pooled: Any) -> Any:
     # Printed numbers have three decimals: do not let the last bit of a sum decide.
     return np.abs(difference) <= np.maximum(FLOOR, 2 * pooled) + 1e-12
-
-
-def student(t: float, freedom: float) -> float:
-    """The probability of a |t| at least as large under Student's distribution. With t = sqrt(freedom) tan(x)
-    its density is cos(x)^(freedom - 1) but for a factor; Gauss and Legendre's rule integrates it up to t."""
-    node, weight = np.polynomial.legendre.leggauss(100)
-    half = math.atan(abs(t) / math.sqrt(freedom)) / 2
-    inside = half * float(weight @ np.cos(half * (node + 1)) ** (freedom - 1))
-    whole = math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2)) * math.sqrt(math.pi) / 2
-    return max(1 - inside / whole, 0.0)
 
 
 @dataclass(frozen=True)

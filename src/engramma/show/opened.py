@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from engramma.network import DenseMemory
-from engramma.runs.setup import Built, build
+from engramma.runs.setup import Built, build, check_data
 from engramma.store.records import experiment_of
 from engramma.store.scores import Recorded
 from engramma.streams.datasets import DataError
@@ -20,7 +20,9 @@ def opened(
 ) -> tuple[Built, DenseMemory, torch.Tensor]:
     """What a run was built of, its network as it was at the end, its memories (T,M,N) after `tasks` (all)."""
     # Looked at in full precision on the CPU, wherever and however it was trained.
-    experiment = experiment_of(record.description).but(dtype="float64")
+    experiment = experiment_of(record.description)
+    check_data(experiment, record.facts, data_dir)
+    experiment = experiment.but(dtype="float64")
     built = build([experiment], kernel="reference", data_dir=data_dir)
     if built.theta.numel() > 100_000:  # now the faster kernels are worth their start
         built = build([experiment], data_dir=data_dir)

@@ -15,18 +15,7 @@ from engramma.methods import METHODS
 from engramma.paper import numbers as paper
 from engramma.show import labels
 from engramma.store.scores import Recorded, value
-
-
-def settings(record: Recorded) -> dict[str, Any]:
-    """All that a run was told, its method's own settings one by one among the experiment's."""
-    told = {name: value for name, value in record.description.items() if name != "settings"}
-    for name, own in (record.description.get("settings") or {}).items():
-        told[f"settings.{name}" if name in told else name] = own
-    return told
-
-
-def setting(record: Recorded, name: str) -> Any:
-    return record.description[name] if name in record.description else settings(record).get(name)
+from engramma.store.select import setting, settings
 
 
 def differing(records: Sequence[Recorded], free: Sequence[str] = ("seed",)) -> dict[str, list[Any]]:
@@ -63,7 +52,7 @@ def check_alike(records: Sequence[Recorded], where: str, free: Sequence[str] = (
 
 def is_proportion(method: str | None) -> bool:
     """Whether the method's strength is a share of the items (0 to 1), rather than a lambda."""
-    return method in METHODS and METHODS[method].strength_name == "proportion"
+    return method in METHODS and METHODS[method].strength_kind == "proportion"
 
 
 def strength(record: Recorded) -> float | None:
@@ -85,9 +74,12 @@ def in_paper(method: str) -> int:
 Row = tuple[str, float | None]  # (method, proportion or None): a row of Table 2, its own or one more
 
 
+def row(method: str, strength: float | None) -> Row:
+    return method, (strength if is_proportion(method) else None)
+
+
 def row_of(record: Recorded) -> Row:
-    method = setting(record, "method")
-    return method, (strength(record) if is_proportion(method) else None)
+    return row(setting(record, "method"), strength(record))
 
 
 def by_row(records: Iterable[Recorded]) -> dict[Row, list[Recorded]]:

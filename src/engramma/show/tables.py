@@ -6,7 +6,7 @@ typeset.py writes them as text.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,16 +22,21 @@ if TYPE_CHECKING:
     from engramma.search.choice import Choice
 
 
-def table2(records: Sequence[Recorded], score: str | None = None, measure: str = "average") -> Table:
+def table2(
+    records: Sequence[Recorded],
+    score: str | None = None,
+    measure: str = "average",
+    only: Collection[trials.Row] | None = None,
+) -> Table:
     """Average accuracy, or another score, of the 13 rows at the paper's four vertices, beside the paper's;
-    or another measure, of which the paper has none."""
+    or another measure, of which the paper has none. `only`: the rows asked for, where not all were."""
     rows, alike = trials.by_row(records), not trials.unlike_paper(records)
     places = {key: trials.group(some, "vertex") for key, some in rows.items()}
     tried = {row.category for row in paper.rows() if places.get(row.key, {}).keys() & {*paper.vertices()}}
     lines = []
     for row in paper.rows():
-        if tried and row.category not in tried:
-            continue  # a category that was not asked for; a row missing from one that was is shown as missing
+        if row.key not in only if only else tried and row.category not in tried:
+            continue  # not asked for; a row that was, or whose category was, is shown as missing
         cells = []
         for vertex in paper.vertices():
             found = places.get(row.key, {}).get(vertex, [])
@@ -265,6 +270,29 @@ def _of_scores(
         f"{_absent(lines)}."
     )
     return Table(name, caption, heads, lines)
+
+
+def side_by_side(records: Sequence[Recorded], measure: str = "average") -> Table:
+    """Methods, each at one strength a vertex: a line for each, and for each of its proportions, in the order
+    of the records; a column for each vertex."""
+    vertices = list(trials.group(records, "vertex"))
+    lines = []
+    for key in dict.fromkeys(map(trials.row_of, records)):
+        label = labels.row(key[0].rpartition(":")[2], key[1])
+        own = [record for record in records if trials.row_of(record) == key]
+        places = trials.group(own, "vertex")
+        cells = [
+            Cell.of(places.get(v, []), f"{label}, {labels.vertex(v)}", measure, facts={"vertex": v})
+            for v in vertices
+        ]
+        lines.append(Line(label, tuple(cells)))
+    lines = _mark_best(lines, lowest=measure in LOW)
+    what = next(iter(records[0].scores))
+    caption = (
+        f"{measure.replace('_', ' ').capitalize()} of {_written(what)}, {_scale(records)}: mean ± sample "
+        f"standard deviation over {_count(lines)}; the best of each column in bold{_absent(lines)}."
+    )
+    return Table(measure, caption, tuple(map(labels.vertex, vertices)), lines)
 
 
 TABLES: dict[str, Callable[..., Table]] = {

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engramma.checks import visible
-from engramma.show.agreement import Cell, LambdaCell, Table
+from engramma.show.agreement import Cell, LambdaCell, Line, Table
 from engramma.show.labels import spread
 from engramma.store.outputs import whole
 
@@ -153,18 +153,20 @@ def latex(table: Table) -> str:
             if heading and heading != line.label:
                 rows += [rf"\multicolumn{{{wide}}}{{c}}{{{escape(heading)}}} \\", r"\midrule"]
             category = line.category
-        pairs = [faces(cell) for cell in line.cells]
-        own = [
-            _bold(escape(face[0])) if c.best else escape(face[0])
-            for c, face in zip(line.cells, pairs, strict=True)
-        ]
-        rows.append(" & ".join([escape(line.label), *own]) + r" \\")
-        if any(beside for _, beside in pairs):
-            small = [rf"{{\scriptsize {escape(beside)}}}" if beside else "" for _, beside in pairs]
+        rows.append(latex_row(line))
+        under = [faces(cell)[1] for cell in line.cells]
+        if any(under):
+            small = [rf"{{\scriptsize {escape(beside)}}}" if beside else "" for beside in under]
             rows.append(" & ".join(["", *small]) + r" \\[2pt]")
     caption = escape(table.caption)
     rows += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{caption}}}", rf"\label{{tab:{table.name}}}"]
     return "\n".join([*rows, r"\end{table}", ""])
+
+
+def latex_row(line: Line) -> str:
+    """A line alone: its label and our numbers, the best in bold."""
+    own = [(cell.best, escape(faces(cell)[0])) for cell in line.cells]
+    return " & ".join([escape(line.label), *(_bold(text) if best else text for best, text in own)]) + r" \\"
 
 
 def _column(name: str) -> str:

@@ -9,6 +9,7 @@ only those that the method's own modules already know are made again.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from engramma.methods import Method
 from engramma.methods.state import flatten, known, unflatten
+from engramma.store.claims import Claims
 from engramma.store.files import (
     Damaged,
     holds,
@@ -146,6 +148,14 @@ def _heads(store: Store) -> dict[str, dict[str, Any]]:
             except (OSError, ValueError):
                 continue
     return found
+
+
+def sweep(store: Store, claims: Claims) -> None:
+    """Remove what dead processes left: what they had half written, and packs of which they wrote no more."""
+    claims.sweep(store.path, store.checkpoints, *store.checkpoints.glob("*"))
+    for folder in store.checkpoints.glob("*"):
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # if it is empty; whoever is about to write there makes it again
 
 
 def finished(store: Store) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from engramma import measures
-from engramma.checks import method_class, stream_class
+from engramma.checks import method_class, stream_class, unknown
 from engramma.methods.method import NUMBER, Size
 
 
@@ -37,18 +37,23 @@ Tensor = torch.Tensor
 def bytes_kept(told: Mapping[str, Any]) -> float:
     """What the method of a run has to keep after its last task, beside the network; NaN where it does not
     say."""
+    method = method_class(told["method"])
+    return float(method.kept(told["settings"], told["strength"], size_of(told)))
+
+
+def size_of(told: Mapping[str, Any]) -> Size:
+    """The size of a run, by its description."""
     method, stream = method_class(told["method"]), stream_class(told["stream"])
     neurons, scored, items = stream.sizes(told)
-    size = Size(
+    return Size(
+        *method.memories(told["settings"], told["memories"], told["tasks"]),
         neurons,
         neurons if stream.autoassociative else neurons - scored,
         scored,
         items,
-        method.memories(told["settings"], told["memories"], told["tasks"]),
         told["tasks"],
         1 if told["binary"] else 8 * NUMBER,
     )
-    return float(method.kept(told["settings"], told["strength"], size))
 
 
 def items_learned(told: Mapping[str, Any]) -> float:
@@ -87,10 +92,10 @@ LOW = ("forgetting", "stability_gap", *OF_DESCRIPTION)  # the lower, the better
 def value(record: Recorded, measure: str = "average", score: str | None = None) -> float:
     """One number for a run; NaN where it diverged. `score` None takes the record's first."""
     if measure not in MEASURES:
-        raise ValueError(f"measure must be one of {', '.join(MEASURES)}, not {measure!r}")
+        raise unknown("measure", measure, MEASURES)
     name = score or next(iter(record.scores), "")
     if name not in record.scores:
-        raise ValueError(f"score must be one of {', '.join(record.scores)}, not {name!r}")
+        raise unknown("score", name, record.scores)
     if record.diverged is not None:
         return float("nan")
     if measure in OF_DESCRIPTION:

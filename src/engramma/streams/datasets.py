@@ -1,18 +1,24 @@
-"""Labelled data: MNIST's four original files, scikit-learn's digits, or the user's own arrays."""
+"""Labelled data: MNIST's four original files, scikit-learn's digits, or the user's own.
+
+Data of the user's own are named by their path: an .npz file, or a folder of IDX files (idx.py).
+"""
 
 from __future__ import annotations
 
 import functools
-import gzip
 import hashlib
 import importlib.util
 import os
-import struct
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+from engramma.streams.errors import DataError, Missing
+from engramma.streams.idx import file as idx_file
+from engramma.streams.idx import folder as idx_folder
 
 MNIST = {  # file: SHA-256 of the gzipped original
     "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
@@ -21,14 +27,6 @@ MNIST = {  # file: SHA-256 of the gzipped original
     "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 }
 MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"
-
-
-class DataError(ValueError):
-    """A data set is missing, damaged or too small. The message says which and what to do."""
-
-
-class Missing(DataError):
-    """It is not where it was looked for, and could not be fetched."""
 
 
 @dataclass(frozen=True)
@@ -41,42 +39,68 @@ class Dataset:
     classes: int
     threshold: float = 0.0  # a pixel above it is on
     shape: tuple[int, int] | None = None
-    labels: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()  # the names of the classes
+    came: tuple[int, ...] = ()  # the shape of x as it was given
 
     def __len__(self) -> int:
         return len(self.x)
+
+    def named(self, c: int) -> str:
+        """What a class is called."""
+        return self.labels[c] if self.labels else str(c)
 
     def digest(self) -> str:
         state = hashlib.sha256(np.ascontiguousarray(self.x).tobytes())
         state.update(np.ascontiguousarray(self.y, dtype=np.int64).tobytes())
         return state.hexdigest()
 
+    def save(self, path: str | Path) -> str:
+        """Write it as an .npz file that `Experiment(data=...)` and `--data` take. The path."""
+        path = Path(path)
+        if path.suffix != ".npz":
+            raise ValueError(f"path must end in .npz, not {str(path)!r}")
+        x = self.x.reshape(len(self), *self.shape) if self.shape else self.x
+        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with open(beside, "wb") as file:
+                names = np.array(self.labels or [str(c) for c in range(self.classes)])
+                np.savez_compressed(file, x=x, y=self.y, names=names)
+            os.replace(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
+        return str(path)
+
+
+def is_place(name: str) -> bool:
+    """Whether these are data of the user's own, by their path: an .npz file, or a folder, with a slash."""
+    return name.endswith(".npz") or "/" in name or os.sep in name
+
 
 def load(name: str, data_dir: str | Path | None = None) -> Dataset:
-    """`mnist`, `digits`, or the path of an .npz file with arrays x and y or of a folder of IDX files."""
+    """`mnist`, `digits`, or by its path: an .npz file with arrays x and y, or a folder of IDX files."""
     if name == "digits":
         return digits()
     if name == "mnist":
         return mnist(data_dir)
     if name.endswith(".npz"):
         return from_npz(name)
-    if is_path(name) and Path(name).is_dir():
-        return from_idx(name)
-    raise DataError(f"data must be mnist, digits or the path of an .npz file or of a folder, not {name!r}")
-
-
-def is_path(name: str) -> bool:
-    """Whether it is a file or a folder that is named: a folder has a slash, ./fashion, as mnist has not."""
-    return name.endswith(".npz") or "/" in name or os.sep in name
+    if is_place(name):
+        return from_folder(name)
+    raise DataError(f"data must be mnist, digits, an .npz file or a folder (./folder), not {name!r}")
 
 
 def kept(name: str, data_dir: str | Path | None = None) -> Dataset:
     """`load`, but read once: a file of the user's own again where it has changed."""
-    stamp = None
+    return _kept(name, str(data_dir) if data_dir else None, stamp(name))
+
+
+def stamp(name: str) -> object:
+    """Where a file or a folder is and when it was written; None of what is not there, or has a name alone."""
     with suppress(OSError, ValueError):
-        found = os.stat(name)
-        stamp = os.path.abspath(name), found.st_mtime_ns, found.st_size
-    return _kept(name, str(data_dir) if data_dir else None, stamp)
+        inside = sorted(os.scandir(name), key=lambda entry: entry.name) if os.path.isdir(name) else []
+        found = [entry.stat() for entry in inside] or [os.stat(name)]
+        return os.path.abspath(name), tuple((each.st_mtime_ns, each.st_size) for each in found)
+    return None
 
 
 @functools.lru_cache(maxsize=2)
@@ -124,40 +148,102 @@ def _shipped() -> np.ndarray:
     return np.column_stack([bunch.data, bunch.target])  # type: ignore[union-attr]
 
 
-def from_arrays(x: np.ndarray, y: np.ndarray, name: str = "own", threshold: float | None = None) -> Dataset:
-    """The user's own: numbers x (n,P) or (n,H,W), and one label an item, of any kind. `threshold` None: the
-    middle of their range."""
+WANTED = "(items, features) or (items, height, width), or images with 1 or 3 channels, last or first"
+GREY = (0.299, 0.587, 0.114)  # of red, green and blue: how bright each looks (ITU-R BT.601)
+
+
+def from_arrays(
+    x: np.ndarray,
+    y: np.ndarray,
+    name: str = "own",
+    threshold: float | None = None,
+    names: Sequence[str] | np.ndarray | None = None,
+) -> Dataset:
+    """The user's own: numbers x (n,P), (n,H,W), (n,H,W,C) or (n,C,H,W), and one label an item, of any kind.
+    Colours are made grey. `threshold` None: the middle of their range. `names`: of the classes, in the order
+    of their labels, or by their numbers."""
     x, y = np.asarray(x), np.asarray(y)
-    if x.ndim not in (2, 3) or len(x) == 0 or x.dtype.kind not in "buif":
-        raise DataError(f"{name}: x must be numbers of shape (items, features) or (items, height, width)")
+    if x.ndim not in (2, 3, 4) or 0 in x.shape or x.dtype.kind not in "buif":
+        raise DataError(f"{name}: x must be numbers of shape {WANTED}, not {_came(x)}")
+    if y.shape == (len(x), 1):
+        y = y[:, 0]
     if y.shape != (len(x),) or y.dtype.kind not in "buiUS":
-        raise DataError(f"{name}: y must have one whole number or text label an item, {len(x)} in all")
+        one_hot = y.ndim == 2 and len(y) == len(x)
+        hint = " (y.argmax(1), if it has a column for each class)" if one_hot else ""
+        if y.shape == (len(x),) and y.dtype.kind == "f":
+            hint = " (y.astype(int), if they are classes)"
+        raise DataError(
+            f"{name}: y must have one whole number or text label an item, {len(x)} in all, "
+            f"not {_came(y)}{hint}"
+        )
     if x.dtype.kind == "f" and not np.isfinite(x).all():
         raise DataError(f"{name}: x must be finite; it has NaN or infinite entries")
     wide = x.dtype.kind == "f" and x.dtype.itemsize > 8
     x = x.astype(np.float64 if wide else x.dtype.newbyteorder("="), copy=False)  # what tensors can hold
+    came, x = x.shape, _grey(name, x) if x.ndim == 4 else x
     labels, codes = np.unique(y, return_inverse=True)
-    shape = (x.shape[1], x.shape[2]) if x.ndim == 3 else None
     return Dataset(
         name,
         x.reshape(len(x), -1),
         codes.astype(np.int64),
         len(labels),
         middle(x) if threshold is None else threshold,
-        shape,
-        tuple(map(str, labels)),
+        (x.shape[1], x.shape[2]) if x.ndim == 3 else None,
+        _called(name, labels, names),
+        came,
+    )
+
+
+def _came(array: np.ndarray) -> str:
+    return f"{array.dtype} of shape {array.shape}"
+
+
+def _grey(name: str, x: np.ndarray) -> np.ndarray:
+    """Images (n,H,W,C) or (n,C,H,W) of 1 or 3 channels as (n,H,W), of the same kind of number."""
+    last = x.shape[3] in (1, 3)  # where both are, the last one has the colours
+    if not last and x.shape[1] not in (1, 3):
+        raise DataError(
+            f"{name}: x must be images with 1 channel (grey) or 3 (red, green, blue), the last axis or the "
+            f"first after the items, not {_came(x)}"
+        )
+    x = x if last else np.moveaxis(x, 1, 3)
+    if x.shape[3] == 1:
+        return x[..., 0]
+    bright = x.astype(np.float64) @ np.array(GREY)
+    return np.rint(bright).astype(x.dtype) if x.dtype.kind in "ui" else bright
+
+
+def _called(name: str, labels: np.ndarray, names: Sequence[str] | np.ndarray | None) -> tuple[str, ...]:
+    """What the classes of these labels are called: each by its label where they have no names."""
+    if names is None:
+        return tuple(map(str, labels))
+    given = np.asarray(names)
+    if given.ndim == 1 and given.dtype.kind in "US":
+        if labels.dtype.kind in "ui" and labels.min() >= 0 and labels.max() < len(given):
+            return tuple(map(str, given[labels]))
+        if len(given) == len(labels):
+            return tuple(map(str, given))
+    raise DataError(
+        f"{name}: names must be texts, one for each of the {len(labels)} classes, not {_came(given)}"
     )
 
 
 def from_npz(path: str | Path) -> Dataset:
-    """An .npz with arrays `x` and `y`. Never unpickled."""
+    """An .npz with arrays `x` and `y` and, if it likes, the `names` of the classes; or with `x_train`,
+    `y_train`, `x_test` and `y_test`, as one set. Never unpickled."""
     path = Path(path)
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
-            missing = {"x", "y"} - set(data.files)
-            if missing:
-                raise DataError(f"{path}: no array named {' or '.join(sorted(missing))} in it")
-            return from_arrays(data["x"], data["y"], path.stem)
+            there = set(data.files)
+            ends = [e for e in ("_train", "_test") if {f"x{e}", f"y{e}"} <= there] if "x" not in there else []
+            missing = {"x", "y"} - there
+            if missing and not ends:
+                raise DataError(
+                    f"{path}: no array named {' or '.join(sorted(missing))} in it; it has "
+                    f"{', '.join(data.files) or 'none'}"
+                )
+            x, y = (np.concatenate([data[f"{k}{e}"] for e in ends or [""]]) for k in "xy")
+            return from_arrays(x, y, path.stem, names=data["names"] if "names" in there else None)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except DataError:
@@ -166,35 +252,18 @@ def from_npz(path: str | Path) -> Dataset:
         raise DataError(f"{path}: not an .npz of plain arrays x and y ({error})") from None
 
 
-def from_idx(folder: str | Path) -> Dataset:
-    """Images and labels in the files that MNIST, Fashion-MNIST, KMNIST and EMNIST come in, gzipped or not:
-    every file *images-idx3* with the *labels-idx1* of the same name, all as one set."""
-    folder = Path(folder)
-    images = sorted(folder.glob("*images-idx3*"))
-    if not images:
-        raise DataError(f"{folder}: no files *images-idx3* in it, as MNIST's are named")
-    x, y = [], []
-    for file in images:
-        own = file.name.replace("images-idx3", "labels-idx1")
-        labels = next((p for p in (folder / own, folder / f"{own}.gz") if p.is_file()), None)
-        if labels is None:
-            raise DataError(f"{folder}: {file.name} is there, and {own} is not")
-        try:
-            x.append(_idx(file))
-            y.append(_idx(labels))
-        except (OSError, EOFError, struct.error, ValueError, IndexError) as error:
-            raise DataError(f"{folder}: {file.name} or its labels are damaged: {error}") from None
-    if len({each.shape[1:] for each in x}) > 1:
-        raise DataError(f"{folder}: its images must all have one height and width")
-    return from_arrays(np.concatenate(x), np.concatenate(y).astype(np.int64), folder.name)
+def from_folder(path: str | Path) -> Dataset:
+    """A folder with images and labels as IDX files, plain or .gz: of MNIST's kind, whatever their names."""
+    images, labels = idx_folder(Path(path))
+    return from_arrays(images, labels, Path(path).resolve().name)
 
 
 def mnist(data_dir: str | Path | None = None) -> Dataset:
     """MNIST's 60,000 training and 10,000 test digits, as one set of 70,000."""
     folder = mnist_folder(data_dir)
     try:
-        parts = [_idx(folder / file) for file in MNIST]
-    except (OSError, EOFError, struct.error, ValueError) as error:
+        parts = [idx_file(folder / file) for file in MNIST]
+    except (OSError, EOFError, ValueError) as error:
         raise DataError(f"MNIST in {folder} is damaged: {error}") from None
     x = np.concatenate([parts[0].reshape(-1, 784), parts[2].reshape(-1, 784)])
     y = np.concatenate([parts[1], parts[3]]).astype(np.int64)
@@ -234,11 +303,3 @@ def _verify(folder: Path) -> None:
     for file, expected in MNIST.items():
         if hashlib.sha256((folder / file).read_bytes()).hexdigest() != expected:
             raise DataError(f"{folder / file} is damaged: its SHA-256 is not MNIST's")
-
-
-def _idx(path: Path) -> np.ndarray:
-    raw = path.read_bytes()
-    raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-    dimensions = raw[3]
-    shape = struct.unpack(f">{dimensions}I", raw[4 : 4 + 4 * dimensions])
-    return np.frombuffer(raw, np.uint8, offset=4 + 4 * dimensions).reshape(shape)

@@ -78,7 +78,7 @@ class ClassStream(Stream):
                 if self.items > most:
                     raise DataError(
                         f"items must be at most {most}, what {self.dataset.name} has for a task, "
-                        f"not {self.items}"
+                        f"not {self.items} (--items {most})"
                     )
         if round(self.items * self.test_share) < 1 or self.items - round(self.items * self.test_share) < 1:
             raise ValueError(f"items must leave at least one to train and one to test on, not {self.items}")

@@ -31,7 +31,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from engramma.checks import explain
+from engramma.checks import explain, near, unknown
 from engramma.experiment import Experiment, read
 
 SCALES = ("demo", "small", "paper")
@@ -128,9 +128,9 @@ class Study(BaseModel):
                 ("strengths", {row.name for row in self.rows}),
                 ("methods", {name for row in self.rows for name in (row.method, row.name)}),
             ):
-                if unknown := getattr(scale, part).keys() - known:
+                if strange := getattr(scale, part).keys() - known:
                     raise ValueError(
-                        f"scales.{name}.{part} must name what its rows are, not {', '.join(unknown)}"
+                        f"scales.{name}.{part} must name what its rows are, not {', '.join(strange)}"
                     )
         return self
 
@@ -146,7 +146,7 @@ class Study(BaseModel):
         gem@0.05 and gem@0.5. `chosen`: what a search found, in place of a row's own lambda, learning rate
         and temperature."""
         if scale not in SCALES:
-            raise ValueError(f"scale must be one of {', '.join(SCALES)}, not {scale!r}")
+            raise unknown("scale", scale, SCALES)
         parts = [load(name).runs(scale, seeds, vertices, chosen=chosen) for name in self.runs_of]
         found = [run for part in parts for run in part if not self.only or run.row in self.only]
         if self.like:
@@ -157,8 +157,10 @@ class Study(BaseModel):
         named = {
             name: {row for row in known if name in (row, row.partition("@")[0])} for name in rows or known
         }
-        if unknown := [name for name, fitting in named.items() if not fitting]:
-            raise ValueError(f"rows must be some of {', '.join(known)}, not {', '.join(unknown)}")
+        if strange := [name for name, fitting in named.items() if not fitting]:
+            raise ValueError(
+                f"rows must be some of {', '.join(known)}, not {', '.join(strange)}{near(strange[0], known)}"
+            )
         wanted = set().union(*named.values())
         return [run for run in found if run.row in wanted]
 
@@ -189,10 +191,10 @@ class Study(BaseModel):
         chosen: Sequence[Chosen],
     ) -> list[Run]:
         own = scale.vertices or self.vertices
-        if unknown := [v for v in vertices or () if v not in own]:
+        if strange := [v for v in vertices or () if v not in own]:
             allowed = ", ".join(f"{v:g}" for v in own)
             raise ValueError(
-                f"vertices must be some of {allowed}, not {', '.join(f'{v:g}' for v in unknown)}"
+                f"vertices must be some of {allowed}, not {', '.join(f'{v:g}' for v in strange)}"
             )
         runs = []
         for row, vertex in itertools.product(self.rows, vertices or own):
@@ -235,9 +237,11 @@ def changed(runs: list[Run], changes: Mapping[str, Any]) -> list[Run]:
         if "." in name:
             method, _, setting = name.rpartition(".")
             own.setdefault(method, {})[setting] = value
-    if unknown := own.keys() - {run.experiment.method for run in runs}:
+    known = {run.experiment.method for run in runs}
+    if strange := sorted(own.keys() - known):
         raise ValueError(
-            f"with must name settings of methods that are run, not of {', '.join(sorted(unknown))}"
+            "with must name settings of methods that are run, not of "
+            f"{', '.join(strange)}{near(strange[0], known)}"
         )
     if not changes:
         return runs
@@ -289,7 +293,7 @@ def names() -> list[str]:
 def load(name: str) -> Study:
     """A study by its name."""
     if name not in names():
-        raise ValueError(f"study must be one of {', '.join(names())}, not {name!r}")
+        raise unknown("study", name, names())
     text = resources.files(__name__).joinpath(f"{name}.toml").read_text("utf-8")
     try:
         return Study.model_validate({"name": name, **tomllib.loads(text)})

@@ -14,6 +14,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from engramma.checks import unknown
 from engramma.show import select as trials
 from engramma.show.figures.bars import table2_bars
 from engramma.show.figures.energy import energy_curves
@@ -60,7 +61,7 @@ def draw(
     """Draw a kind of figure into the folder `out`, as `name`.pdf and `name`.png. The files written. `names`:
     the row of each record in its study."""
     if kind not in KINDS:
-        raise ValueError(f"figure must be one of {', '.join(KINDS)}, not {kind!r}")
+        raise unknown("figure", kind, KINDS)
     if not records:
         raise ValueError(f"no records to draw {name or kind} from")
     if kind in NEEDS_DATA:

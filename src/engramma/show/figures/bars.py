@@ -35,8 +35,8 @@ def table2_bars(records: Sequence[Recorded], table: tables.Table | None = None) 
 
 def _panel(axes: Axes, table: tables.Table, column: int) -> None:
     # A gap between categories; the first row on top.
-    shown = {line.category for line in table.lines}
-    rows = [row for row in paper.rows() if row.category in shown]
+    shown = {(line.category, line.label) for line in table.lines}
+    rows = [row for row in paper.rows() if (row.category, row.label) in shown]
     place, heights = 0.0, []
     for i, row in enumerate(rows):
         place += 1.0 if i == 0 or row.category == rows[i - 1].category else 1.5

@@ -10,6 +10,7 @@ function power(x, n) {
 
 function interactionOf({ kind, n, leak }) {
   if (kind === "polynomial") return Number.isInteger(n) ? (x) => power(x, n) : (x) => Math.pow(Math.abs(x), n);
+  if (kind === "exponential") return (x) => Math.exp(Math.min(n * (x - 1), 60)) * (1 + Math.max(n * (x - 1) - 60, 0));
   const slope = kind === "rectified" ? 0 : leak;
   return (x) => (x > 0 ? power(x, n) : slope * x);
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from stand_in import StandIn, legible, record, with_memories
 
 from engramma.paper import numbers as paper
@@ -314,6 +316,52 @@ def test_bars_leave_out_vertices_without_runs_and_name_missing_rows():
     assert notes == ["1 diverged"] + ["missing"] * 3  # of the categories tried
 
 
+# The rows of a study
+
+
+def several_rows() -> list[StandIn]:
+    """Rehearsal at three proportions, vanilla, and EWC with another lambda at each of two vertices."""
+    runs: list[StandIn] = []
+    for seed, vertex in itertools.product((0, 1), (2, 20)):
+        about = {"seed": seed, "vertex": vertex}
+        runs += [record(0.5 + p, method="rehearsal", strength=p, **about) for p in (0.4, 0.1, 0.2)]
+        runs += [record(0.3, **about), record(0.6, method="ewc", strength=1000.0 / vertex, **about)]
+    return runs
+
+
+def test_rows_are_bars_whatever_their_strengths_and_the_best_is_dark():
+    figure = figures.row_bars(several_rows())
+    legible(figure)
+    assert [axes.get_title() for axes in figure.axes] == ["$n=2$", "$n=20$"]
+    names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert names == ["Rehearsal 0.4", "Rehearsal 0.1", "Rehearsal 0.2", "Vanilla", "EWC"]
+    for axes in figure.axes:
+        bars = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
+        assert [bar.get_width() for bar in bars] == pytest.approx([0.9, 0.6, 0.7, 0.3, 0.6])
+        assert [bar.get_facecolor() == bars[0].get_facecolor() for bar in bars] == [True] + [False] * 4
+    split = figures.row_bars([record(0.1), record(0.2, items=50)], ["mine", "mine"])
+    names = [text.get_text() for text in split.axes[0].get_yticklabels()]
+    assert names == ["mine, items 50", "mine, items 10000"]
+
+
+def test_what_is_kept_is_where_a_row_stands_and_rehearsal_is_a_curve():
+    runs = several_rows()
+    figure = figures.frontier(runs)
+    legible(figure)
+    for axes in figure.axes:
+        boxes = {box.get_label(): box[0] for box in axes.containers}
+        kept = {
+            r.description["strength"]: scores.value(r, "bytes_kept")
+            for r in runs
+            if r.description["strength"]
+        }
+        x, y = boxes["Rehearsal"].get_data()
+        assert x == pytest.approx([kept[p] for p in (0.1, 0.2, 0.4)])
+        assert y == pytest.approx([0.6, 0.7, 0.9])
+        assert list(boxes["Vanilla"].get_data()[0]) == [0]
+        assert boxes["EWC"].get_data()[0][0] == 2 * 8 * 512 * 799
+
+
 # Drawing into a folder
 
 
@@ -326,6 +374,8 @@ def test_draw_writes_pdf_and_png_for_every_kind(tmp_path, grouped):
         "tasks": curved(),
         "over_tasks": of_many_tasks(),
         "bars": [record()],
+        "rows": several_rows(),
+        "frontier": several_rows(),
         "memories": kept,
         "pseudo_items": kept,
         "energy": kept,

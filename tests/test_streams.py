@@ -339,39 +339,6 @@ def test_own_data_are_split_in_the_middle_of_their_range(x: np.ndarray, threshol
     assert len(shown.unique(dim=0)) > 1
 
 
-def idx(array: np.ndarray) -> bytes:
-    """As MNIST's files are: two zeros, the type, how many dimensions, their sizes, the numbers."""
-    sizes = b"".join(int(size).to_bytes(4, "big") for size in array.shape)
-    return bytes([0, 0, 8, array.ndim]) + sizes + array.astype(np.uint8).tobytes()
-
-
-def test_a_folder_of_idx_files_is_data(tmp_path: Path) -> None:
-    """All of its parts, gzipped or not; by a path with a slash in it."""
-    draw = np.random.default_rng(0)
-    x, y = draw.integers(0, 256, (90, 5, 4)), draw.integers(1, 4, 90)
-    folder = tmp_path / "letters"
-    folder.mkdir()
-    for part, rows in (("emnist-train", slice(0, 60)), ("t10k", slice(60, 90))):
-        press = gzip.compress if part == "t10k" else bytes
-        end = ".gz" if part == "t10k" else ""
-        (folder / f"{part}-images-idx3-ubyte{end}").write_bytes(press(idx(x[rows])))
-        (folder / f"{part}-labels-idx1-ubyte{end}").write_bytes(press(idx(y[rows])))
-    found = load(str(folder))
-    np.testing.assert_array_equal(found.x, x.reshape(90, 20))
-    assert (found.name, found.classes, found.labels, found.shape) == ("letters", 3, ("1", "2", "3"), (5, 4))
-    np.testing.assert_array_equal(found.y, y - 1)
-    made = build([read({"data": str(folder), "tasks": 2, "items": 40, "memories": 3, "epochs": 1})])
-    assert made.stream.neurons == 20 + 2 + 3
-    (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(b"no gzip")
-    with pytest.raises(DataError, match=r"letters: t10k-images-idx3-ubyte\.gz or its labels are damaged"):
-        load(str(folder))
-    (folder / "t10k-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(DataError, match=r"and t10k-labels-idx1-ubyte\.gz is not"):
-        load(str(folder))
-    with pytest.raises(DataError, match="no files"):
-        load(str(tmp_path))
-
-
 def test_whole_numbers_are_split_as_they_are() -> None:
     """Neighbours too far out for single precision."""
     x = np.array([[2**30, 2**30 + 1], [2**30 + 1, 2**30]] * 10)

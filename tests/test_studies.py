@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 
 from engramma import studies
 from engramma.cli import app
+from engramma.runs.options import Options
+from engramma.runs.study import check
 from engramma.store.records import Store
 
 
@@ -147,3 +149,53 @@ def test_a_variant_has_a_name_of_its_own(tmp_path: Path, monkeypatch: pytest.Mon
     assert named(*some, "--dtype", "float32") == "table2-dtype=float32"
     assert studies.variant("x", {"data": "../my data.npz"}) == "x-data=.._my_data.npz"
     assert studies.variant("x", {}, Path("here/chosen.toml")) == "x-strengths=chosen"
+
+
+def test_a_study_like_another_has_its_rows_with_settings_of_its_own() -> None:
+    for scale in studies.SCALES:
+        theirs = {(r.row, r.experiment.vertex): r.experiment for r in studies.load("beyond").runs(scale, [3])}
+        found = studies.load("related").runs(scale, [3], [2, 20], ["ewc", "allocation"])
+        assert [(r.row, r.experiment.vertex, r.experiment.fraction) for r in found] == [
+            (row, vertex, fraction)
+            for row in ("ewc", "allocation")
+            for vertex in (2, 20)
+            for fraction in (0.1, 0.2, 0.5)
+        ]
+        for row, e in found:
+            assert e.but(fraction=1.0) == theirs[row, e.vertex]
+    whole = studies.load("related").runs("paper")
+    assert {r.experiment.seed for r in whole} == set(range(10))
+    assert {r.row for r in whole} == set(studies.load("related").only)
+
+
+def test_a_search_of_a_study_like_another_is_between_the_same_strengths() -> None:
+    like, own = studies.load("beyond"), studies.load("related")
+    assert own.searched("ewc", 2.0, "paper") == like.searched("ewc", 2.0, "paper") == (100.0, 1e5)
+    assert own.searched("vanilla", 2.0, "paper") is None
+
+
+def test_rows_may_have_settings_of_their_own_runs() -> None:
+    (run,) = studies.load("beyond").runs("paper", [0], [20], ["xdg"])
+    others = studies.load("beyond").runs("paper", [0], [20], ["mas_moments"])
+    assert run.experiment.initial_temperature == run.experiment.final_temperature == "auto"
+    assert {r.experiment.initial_temperature for r in others} == {0.95}
+    assert run.experiment.learning_rate < others[0].experiment.learning_rate
+
+
+def test_what_is_published_serves_the_studies_beyond_the_paper() -> None:
+    """They find every record of theirs that there is, by its name."""
+    results = Path(__file__).parent.parent / "results"
+    known: set[str] = set()
+    for name in ("beyond", "more-tasks", "split", "rotated", "related", "found-permuted", "found-split"):
+        known |= {run.experiment.name for run in studies.load(name).runs("paper")}
+    assert [name for name in Store(results / "beyond").names() if name not in known] == []
+    of_table2 = {run.experiment.name for run in studies.load("table2").runs("paper")} & known
+    assert len(of_table2) == 6 * 4 * 10
+
+
+@pytest.mark.parametrize("name", ["beyond", "more-tasks", "split", "rotated", "related", "frontier"])
+def test_every_row_can_be_run_on_digits(name: str) -> None:
+    """Its settings fit its data, as far as that is seen before anything is trained."""
+    runs = studies.load(name).runs("demo", [0])
+    check([run.experiment for run in runs], Options("cpu"))
+    assert len({run.experiment.name for run in runs}) == len(runs)

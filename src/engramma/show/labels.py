@@ -14,9 +14,19 @@ import math
 from engramma.methods import METHODS
 from engramma.paper import numbers as paper
 
+BEYOND = {
+    "ewc_moments": "EWC, second moments",
+    "mas_moments": "MAS, second moments",
+    "si_moments": "SI, second moments",
+    "der": "DER",
+    "der++": "DER++",  # a row
+    "lwf": "LwF",
+    "xdg": "XdG",
+}
+
 
 def method(name: str) -> str:
-    return paper.labels().get(name, name)
+    return paper.labels().get(name) or BEYOND.get(name, name)
 
 
 def row(name: str, proportion: float | None = None) -> str:

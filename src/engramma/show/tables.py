@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -193,29 +193,21 @@ def rows(
             found.setdefault(name, []).append(record)
     if against is not None and against not in found:
         raise ValueError(f"against must be one of {', '.join(found)}, not {against!r}")
-    # What differs in a row at one vertex, as numbers of tasks do, makes several lines of it.
-    cells = [one for own in found.values() for one in trials.group(own, "vertex").values()]
-    told = sorted({name for one in cells for name in trials.differing(one, ("seed",))})
-    places = {
-        (name, key[2:], key[0]): one
-        for name, own in found.items()
-        for key, one in trials.group(own, "vertex", "method", *told).items()
-    }
-    across = sorted({vertex for _, _, vertex in places})
+    parts = {name: _parts(name, own) for name, own in found.items()}
+    across = sorted({vertex for each in parts.values() for part in each for vertex in part.runs})
     lines = []
-    for name, key in dict.fromkeys((name, key) for name, key, _ in places):
-        label = _row_label(name, dict(zip(told, key, strict=True)))
+    for name, told, runs in (part for each in parts.values() for part in each):
+        label = _row_label(name, told)
+        theirs = [p for p in parts.get(against or "", []) if p.told.items() <= told.items()]
         cells = []
         for vertex in across:
-            own = places.get((name, key, vertex), [])
-            where, facts = f"{label}, {labels.vertex(vertex)}", {"vertex": vertex}
-            if own:
-                facts["strength"] = trials.strength(own[0])
+            own = runs.get(vertex, [])
+            where = f"{label}, {labels.vertex(vertex)}"
+            facts = {"vertex": vertex, "strength": trials.strength(own[0]) if own else None}
             cell = Cell.of(own, where, measure, score, facts=facts)
             if against is not None:
-                cell = replace(
-                    cell, values=_more(own, places.get((against, key, vertex), []), measure, score)
-                )
+                others = theirs[0].runs.get(vertex, []) if theirs else []
+                cell = replace(cell, values=_more(own, others, measure, score))
             cells.append(cell)
         lines.append(Line(label, tuple(cells)))
     made = _of_scores("rows", some, across, tuple(lines), "vertex", measure, score)
@@ -223,6 +215,26 @@ def rows(
         return made
     caption = f"{made.caption.rstrip('.')}. Differences from {_row_label(against)}, run by run of one seed."
     return replace(made, caption=caption)
+
+
+class _Part(NamedTuple):
+    """A line of a row: what sets it apart from the row's others, and its runs at each vertex."""
+
+    name: str
+    told: dict[str, Any]
+    runs: dict[float, list[Recorded]]
+
+
+def _parts(name: str, own: Sequence[Recorded]) -> list[_Part]:
+    """What differs at one vertex, as numbers of tasks do, makes several lines of a row; a strength of its own
+    at each vertex does not."""
+    alike = trials.group(own, "vertex").values()
+    told = sorted({each for one in alike for each in trials.differing(one, ("seed",))})
+    found: dict[tuple[Any, ...], _Part] = {}
+    for (vertex, _, *values), some in trials.group(own, "vertex", "method", *told).items():
+        part = found.setdefault(tuple(values), _Part(name, dict(zip(told, values, strict=True)), {}))
+        part.runs[vertex] = some
+    return list(found.values())
 
 
 def _more(own: Sequence[Recorded], others: Sequence[Recorded], measure: str, score: str | None) -> np.ndarray:

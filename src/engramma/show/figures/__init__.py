@@ -55,19 +55,18 @@ def draw(
     name: str | None = None,
     formats: Sequence[str] = FORMATS,
     data_dir: Path | str | None = None,
-    names: Sequence[str] = (),
     **options: Any,
 ) -> list[Path]:
-    """Draw a kind of figure into the folder `out`, as `name`.pdf and `name`.png. The files written. `names`:
-    the row of each record in its study."""
+    """Draw a kind of figure into the folder `out`, as `name`.pdf and `name`.png. The files written. Of
+    its `options`, `names` is the row of each record in its study."""
     if kind not in KINDS:
         raise unknown("figure", kind, KINDS)
     if not records:
         raise ValueError(f"no records to draw {name or kind} from")
     if kind in NEEDS_DATA:
         options["data_dir"] = data_dir
-    if kind in NEEDS_NAMES and names:
-        options["names"] = names
+    if kind not in NEEDS_NAMES or not options.get("names"):
+        options.pop("names", None)
     made = []
     for suffix, some in _figures(kind, records):
         title = name or kind

@@ -330,7 +330,7 @@ def _of_rows(records: list[Record], names: list[str] | None) -> list[Record]:
 
     if names is None:
         return records
-    called: dict[str, list[Record]] = {}
+    called: dict[str, list[Any]] = {}
     for (method, proportion), some in by_row(records).items():
         for name in dict.fromkeys((method, method if proportion is None else f"{method}@{proportion:g}")):
             called.setdefault(name, []).extend(some)

@@ -58,7 +58,7 @@ def settle(state: Tensor, field: Callable[[Tensor], Tensor], steps: int) -> Tens
         return torch.where(o == 0, state, o.sign())
 
     known = torch.zeros_like(state, dtype=torch.bool)
-    return models.settle(state, models.Dynamics(_itself, move, _itself), steps, known).state
+    return models.settle(state, known, models.Dynamics(_itself, move, _itself), steps).state
 
 
 def _itself(state: Tensor) -> Tensor:

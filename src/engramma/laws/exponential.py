@@ -84,7 +84,8 @@ def halves(rows: list[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """N, the number of patterns that half of the networks hold, and its standard error."""
     sizes = sorted({row["neurons"] for row in rows})
     found = [fitted([row for row in rows if row["neurons"] == neurons]) for neurons in sizes]
-    return np.array(sizes), *(np.array(part) for part in zip(*found, strict=True))
+    counts, errors = np.array(found).T
+    return np.array(sizes), counts, errors
 
 
 def findings(rows: list[Row]) -> list[Finding]:

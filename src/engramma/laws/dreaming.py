@@ -146,7 +146,8 @@ def draw(rows: list[Row]) -> Figure:
         (1, "o", held, "simulated: 0.5 % wrong"), (0, "s", recalled, "half recalled from 10 % flipped"),
     ):  # fmt: skip
         each = [(time, *at) for time in TIMES if (at := found(rows, time)) is not None]
-        right.errorbar(*zip(*each, strict=True), ls="", marker=marker, color=style.COLOURS[colour], capsize=2,
+        time, load, error = zip(*each, strict=True)
+        right.errorbar(time, load, error, ls="", marker=marker, color=style.COLOURS[colour], capsize=2,
                        label=label)  # fmt: skip
     right.set_xscale("symlog", linthresh=0.1)
     right.set_xticks([0, 0.1, 1, 10, 100, 1000], ["0", "0.1", "1", "10", "100", "1000"])

@@ -84,7 +84,8 @@ def halves(rows: list[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """N, the number of patterns that half of the networks hold, and its standard error."""
     sizes = sorted({row["neurons"] for row in rows})
     found = [fitted([row for row in rows if row["neurons"] == neurons]) for neurons in sizes]
-    return np.array(sizes), *(np.array(part) for part in zip(*found, strict=True))
+    count, error = (np.array(part) for part in zip(*found, strict=True))
+    return np.array(sizes), count, error
 
 
 def findings(rows: list[Row]) -> list[Finding]:

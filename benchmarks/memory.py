@@ -43,6 +43,7 @@ if way != "plain":
     warm.store(truth)
     for some in (probe, probe.repeat(200, 1)):  # compiled, and its threads there
         warm.recall(some)
+    memory.recall(probe[0])  # the patterns' bits neuron by neuron, once for all recalls
     def recall(states):
         end = memory.recall(states)
         return end.state, int(end.steps.max()) + 1

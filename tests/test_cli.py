@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
+import json
 import os
 import re
 import signal
@@ -21,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 from typer.testing import CliRunner, Result
 
+import engramma as en
 from engramma import cli, studies
 from engramma.checks import visible
 from engramma.cli import app, interrupt, spelled_out
@@ -329,6 +332,27 @@ def test_runs_list_show_verify_prune(here: Path) -> None:
     assert "1 runs, 1 set aside" in engramma(f"runs prune {names[1]}").stdout
     assert store.names() == [names[2]]
     assert not list((store.path / "set-aside").iterdir())
+
+
+def test_runs_list_for_other_programs(here: Path) -> None:
+    """Every setting and measure, as the frame of Python has them; nothing else on stdout."""
+    assert engramma(f"run {TINY} --seeds 2").exit_code == 0
+    assert engramma(f"run {TINY} --method rehearsal --set sweep=3 --vertex 5").exit_code == 0
+    rows = {row["run"]: row for row in en.load("runs").rows()}
+    told = {row["run"]: row for row in json.loads(engramma("runs list --format json").stdout)}
+    assert told == json.loads(json.dumps(rows))
+    listed = csv.DictReader(io.StringIO(engramma("runs list --format csv").stdout))
+    for row in listed:
+        mine = rows[row["run"]]
+        assert row["method"] == mine["method"]
+        assert [float(row[k]) for k in ("average", "forgetting", "final.1", "vertex")] == [
+            mine[k] for k in ("average", "forgetting", "final.1", "vertex")
+        ]
+        assert row["settings.sweep"] == ("3" if row["method"] == "rehearsal" else "")
+    only = json.loads(engramma("runs list --format json --vertex 5").stdout)
+    assert [row["method"] for row in only] == ["rehearsal"]
+    assert json.loads(engramma("runs list --format json --method ewc").stdout) == []
+    refused(engramma("runs list --format xml"), "format must be one of rich, csv, json, not 'xml'")
 
 
 @pytest.mark.usefixtures("here")

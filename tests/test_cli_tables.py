@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections import Counter
 
@@ -131,6 +132,26 @@ def test_table_in_every_format(app, store, tmp_path):
     assert "The paper's runs had other settings" in " ".join(text.split())
 
 
+def test_a_table_as_json_is_its_csv_with_numbers(app, store, tmp_path):
+    for name in ("table2", "lost-attractors"):
+        asked = ("table", name, "--from", store, "--format")
+        _, text, _ = ask(app, *asked, "csv")
+        code, told, error = ask(app, *asked, "json")
+        assert (code, error) == (0, "")
+        found, rows = json.loads(told), list(csv.DictReader(io.StringIO(text)))
+        assert found["caption"]
+        assert len(found["cells"]) == len(rows)
+        for cell, row in zip(found["cells"], rows, strict=True):
+            assert list(cell) == list(row)
+            assert [cell["mean"], cell["sd"]] == [float(row["mean"]), float(row["sd"])]
+            assert {key for key, given in cell.items() if given is None} == {
+                k for k in row if row[k] == "" and k != "category"
+            }
+    code, _, _ = ask(app, "table", "table2", "--from", store, "--out", str(tmp_path / "t.json"))
+    assert code == 0
+    assert json.loads((tmp_path / "t.json").read_text())["name"] == "table2"
+
+
 def test_a_study_without_a_table_gets_one_of_scores(app, store):
     code, text, _ = ask(app, "table", "lost-attractors", "--from", store, "--format", "md")
     assert code == 0
@@ -251,7 +272,10 @@ def test_present_shows_and_writes_all_of_a_study(store, tmp_path, capsys):
     [
         (("table", "table9"), "study must be one of table1"),
         (("table", "table2", "--scale", "big"), "scale must be one of demo, small, paper"),
-        (("table", "table2", "--format", "pdf"), "format must be one of rich, md, latex, csv, not 'pdf'"),
+        (
+            ("table", "table2", "--format", "pdf"),
+            "must be one of rich, md, latex, csv, json, not 'pdf'",
+        ),
         (("table", "table2", "--format", "rich", "--out", "x"), "rich is for the terminal"),
         (("table", "table2", "--scale", "paper"), "engramma reproduce table2 --scale paper makes them"),
         (("table", "table2", "--rows", "adam"), "rows must be some of vanilla"),

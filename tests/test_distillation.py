@@ -121,9 +121,11 @@ def test_lwf_has_nothing_to_say_in_the_first_task(world) -> None:
     [
         (lambda: DER(alpha=-1), "alpha must be 0 or more"),
         (lambda: DER(beta=float("inf")), "beta must be 0 or more"),
+        (lambda: DER(beta=-1), "beta must be 0 or more"),
         (lambda: DER(alpha=0), "alpha or beta must be above 0"),
         (lambda: DER(1.5), "proportion must be between 0 and 1"),
         (lambda: LwF(-1), "strength must be 0 or more"),
+        (lambda: LwF((1.0, float("inf"))), "strength must be 0 or more"),
     ],
 )
 def test_settings_that_are_refused(make, message: str) -> None:

@@ -12,9 +12,11 @@ import page
 import pytest
 import torch
 from test_layers import ROOMS
+from typer.testing import CliRunner
 
 import engramma as en
 from engramma.checks import module_name
+from engramma.cli import app
 from engramma.methods import METHODS, Method
 
 
@@ -50,6 +52,25 @@ def test_the_pages_on_adding_one_s_own_run(
     assert result.accuracy.diagonal(axis1=1, axis2=2).min() > 0.4  # of four classes, or ten
     if name == "adding-a-stream":  # what is rehearsed is kept
         assert (result.average[1::2] > result.average[::2] + 0.1).all()
+
+
+def test_the_page_on_one_s_own_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All blocks, and the commands between them."""
+    monkeypatch.chdir(tmp_path)
+    place = page.PAGE.parent / "your-own-data.md"
+    found = page.run(*page.blocks(place))
+    result, stream = found["result"], found["stream"]
+    assert isinstance(result, en.Result)
+    assert result.average.min() > 0.6  # of ten classes
+    assert isinstance(stream, en.ClassStream)
+    assert len(stream) == 3
+    commands = re.findall(r"^    engramma (.*)$", place.read_text(), flags=re.M)
+    assert len(commands) == 2
+    small = ["", " --tasks 2 --memories 4 --epochs 2 --seeds 1 --device cpu"]
+    for line, more in zip(commands, small, strict=True):
+        done = CliRunner().invoke(app, f"{line}{more}".split())
+        assert done.exit_code == 0, done.output
+    assert "zero" in CliRunner().invoke(app, commands[0].split()).stdout
 
 
 def test_the_code_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:

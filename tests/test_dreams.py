@@ -132,7 +132,10 @@ def test_unequal_proportions_and_none(world) -> None:
         ({"of": "items"}, "of must be classes or memories, not 'items'"),
         ({"centres": 0}, "centres must be at least 1, not 0"),
         ({"label": 1.5}, "label must be between 0 and 1, not 1.5"),
+        ({"label": -0.5}, "label must be between 0 and 1, not -0.5"),
         ({"noise": 0.0}, "noise must be above 0"),
+        ({"noise": -0.5}, "noise must be above 0"),
+        ({"noise": float("inf")}, "noise must be above 0"),
         ({"proportion": -1.0}, "proportion must be 0 or more"),
     ],
 )

@@ -163,9 +163,17 @@ def test_frames(result: en.Result, monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows["strength"] == [0.5] * 3
     assert rows["normalise"] == ["mean"] * 3
     assert rows["settings.sweep"] == [result.records[0].experiment.settings["sweep"]] * 3
-    for measure in results.MEASURES:
+    for measure in scores.MEASURES:
         assert rows[measure] == [scores.value(record, measure) for record in result]
     assert rows["diverged"] == [False] * 3
+    np.testing.assert_array_equal([rows["final.0"], rows["final.1"]], result.accuracy[:, -1].T)
+    before, untrained = result.accuracy[:, 0, 1], result.curves["accuracy"][:, 0, 1]
+    np.testing.assert_allclose(rows["forward_transfer"], before - untrained)
+    tables = result.frame("scores")
+    assert list(tables) == ["run", "seed", "after", "task", "accuracy", "macro_f1"]
+    np.testing.assert_array_equal(np.reshape(tables["accuracy"], (3, 2, 2)), result.accuracy)
+    assert tables["after"][:4] == [0, 0, 1, 1]
+    assert tables["task"][:4] == [0, 1, 0, 1]
     long = result.frame("curves")
     epochs = result.curves["epoch"].tolist()
     assert list(long) == ["run", "seed", "epoch", "task", "accuracy", "macro_f1"]
@@ -174,8 +182,45 @@ def test_frames(result: en.Result, monkeypatch: pytest.MonkeyPatch) -> None:
         seed, epoch, task = (long[name][place] for name in ("seed", "epoch", "task"))
         expected = result.curves["accuracy"][seed, epochs.index(epoch), task]
         assert long["accuracy"][place] == expected
-    with pytest.raises(ValueError, match="frame must be of runs or curves, not 'tasks'"):
+    with pytest.raises(ValueError, match="frame must be of runs, scores or curves, not 'tasks'"):
         result.frame("tasks")
+
+
+def test_runs_by_their_settings(result: en.Result) -> None:
+    longer = en.run(en.Experiment(**{**SMALL, "epochs": 3}), kernel="reference")
+    both = en.Result([*result, *longer])
+    assert both[0].name == result[0].name
+    assert [r.name for r in both.where(method="rehearsal", seed=[0, 2])] == [result[0].name, result[2].name]
+    assert [r.name for r in both.where("rehearsal@0.5", seed=1)] == [result[1].name]
+    parts = both.by("method")
+    assert {name: len(part) for name, part in parts.items()} == {"rehearsal": 3, "vanilla": 1}
+    assert list(both.by("method", "seed")) == [("rehearsal", s) for s in range(3)] + [("vanilla", 0)]
+    with pytest.raises(ValueError, match="no run has the method ewc; theirs: rehearsal, vanilla"):
+        both.where(method="ewc")
+
+
+@pytest.mark.parametrize("method", ["vanilla", "allocation", "xdg"])
+def test_a_run_is_opened_again(method: str, tmp_path: Path) -> None:
+    """Its network and memories answer as they did: every score of every task after every task."""
+    en.run(
+        en.Experiment(**SMALL, method=method, seed=2), store=tmp_path, kernel="reference", keep_memories=True
+    )
+    (record,) = en.load(tmp_path)
+    found = record.network()
+    assert found.memories.shape == (2, found.built.theta.shape[1], found.network.neurons)
+    for task in range(2):
+        again = found.evaluate(task)
+        assert set(again) == set(record.scores)
+        for name, score in again.items():
+            np.testing.assert_allclose(score, record.scores[name][task], atol=1e-12)
+    said = found.network.respond(found.memories[-1:], found.stream[0].test.probe, 0).label
+    truth = found.stream[0].test.target.argmax(-1)
+    assert float((said == truth).double().mean()) == pytest.approx(found.evaluate()["accuracy"][0])
+
+
+def test_a_run_that_cannot_be_opened(result: en.Result) -> None:
+    with pytest.raises(ValueError, match="run with --keep-memories to keep them"):
+        result[0].network()
 
 
 def test_frames_are_pandas_where_it_is_there(result: en.Result, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,6 +150,7 @@ def test_a_run_that_learned_its_first_tasks_without_it_is_refused(strength: floa
     [
         ({"share": 0.0}, "share must be above 0 and at most 1, not 0"),
         ({"share": 1.5}, "share must be above 0 and at most 1, not 1.5"),
+        ({"share": -0.5}, "share must be above 0 and at most 1, not -0.5"),
         ({"beside": "gem"}, "beside must be one of l2, ewc, mas, si, ewc_moments, not 'gem'"),
         ({"strength": -1.0}, "strength must be 0 or more"),
     ],

@@ -197,14 +197,13 @@ def test_bounded_weights_stay_within_and_forget_the_oldest() -> None:
 
 def test_unlearning_holds_more() -> None:
     """Hopfield, Feinstein and Palmer (1983): at 0.25 N, where Hebb's rule recalls little."""
-    states = patterns(16, 64)
+    states = patterns(20, 80)
     network = Hopfield()
     network.store(states)
     before = network.recall(states).state.numpy()
-    network.unlearn(dreams=100, rate=0.02)
+    network.unlearn(dreams=60, rate=0.03)
     after = network.recall(states).state.numpy()
-    assert (after * states).mean() > (before * states).mean() + 0.1
-    assert bool(network.is_stable(states).double().mean() > 0.9)
+    assert (after * states).mean() > (before * states).mean() + 0.15
     weights = torch.as_tensor(network.weights)
     torch.testing.assert_close(weights, weights.mT)
     assert not weights.diagonal().any()

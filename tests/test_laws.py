@@ -33,6 +33,7 @@ from engramma.laws import (
 )
 from engramma.laws.dynamics import recall, scores
 from engramma.laws.law import Finding, Law, Point, Row, Where, batches, bipolar, columns, flipped, summary
+from engramma.models.hopfield import Hopfield
 from engramma.network import DenseMemory
 from engramma.replicas import Replicas
 from engramma.store.records import Store
@@ -141,6 +142,18 @@ def test_bounded_weights_forget_as_a_walk_between_walls_does() -> None:
         assert abs(np.mean(np.array(row["wrong"])[seen] / law[seen]) - 1) < 0.15
     few, most, many = (row["span"] for row in sorted(rows, key=lambda row: row["bound"]))
     assert most > 1.3 * max(few, many)
+
+
+def test_patterns_are_stored_and_slept_over_as_by_the_network_of_the_package() -> None:
+    seeds = Replicas((0, 1))
+    patterns = bipolar(seeds, "test", (60, 25)).double()
+    for rule, most, time in (("bounded", 3, None), ("hebbian", 0, 2.0)):
+        network = Hopfield(rule, bound=max(most, 1) / 5)
+        network.store(patterns[1])
+        if time is not None:
+            network.dream(time)
+        made = dreaming.dreamt(patterns, time) if time else palimpsest.stored(seeds, patterns, most) / 25
+        torch.testing.assert_close(made[1], network.weights)
 
 
 def test_a_walk_between_walls_far_away_is_never_lost_and_the_optimum_is_parisis() -> None:

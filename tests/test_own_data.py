@@ -449,7 +449,7 @@ def test_check_fails_where_nothing_can_be_learned() -> None:
         (RANDOM.normal(size=(60, 4)) * [1, 1, 1, 1e4], CLASSES, "bring them to one scale first"),
         (PICTURES, np.r_[np.zeros(50, int), np.arange(10) % 2], "of very different size"),
         (PICTURES[:30], CLASSES[:30], "fewer than 20 items of 0, 1, 2"),
-        (np.repeat(PICTURES[:20], 3, 0), np.arange(60) % 3, "40 of 60 items are .* 40 of them of another"),
+        (np.repeat(PICTURES[:20], 3, 0), np.arange(60) % 3, "40 of 60 items .* 40 of them of another class"),
         (np.pad(PICTURES, ((0, 0), (0, 20), (0, 0))), CLASSES, "100 of 130 pixels are the same in all items"),
     ],
 )  # fmt: skip

@@ -102,7 +102,14 @@ def test_replicas_of_one_seed_have_items_of_their_own_where_networks_make_them(m
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"task_id": False}, {"tasks": 5, "items": 100, "test_share": 0.25}, {"stream": "rotated"}, STATES],
+    [
+        {},
+        {"task_id": False},
+        {"tasks": 12, "items": 10},
+        {"tasks": 5, "items": 100, "test_share": 0.25},
+        {"stream": "rotated"},
+        STATES,
+    ],
 )
 def test_sizes_are_those_of_what_is_built(changes: dict[str, Any]) -> None:
     e = small(**changes)

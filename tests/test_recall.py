@@ -20,7 +20,7 @@ from engramma.models.associative import AssociativeMemory
 from engramma.models.attractors import attractors
 from engramma.models.energies import ENERGIES, Entmax, LogSumExp
 from engramma.models.hopfield import Hopfield
-from engramma.models.local import competed
+from engramma.models.local import Competition, competed
 from engramma.models.patterns import Bits, Plain
 from engramma.models.probes import erased, flipped, noisy, partial
 from engramma.network import DenseMemory
@@ -364,7 +364,7 @@ def test_the_local_rule_is_its_equation() -> None:
         torch.as_tensor(np.random.default_rng(0).normal(size=(3, 4))),
         torch.tensor([[1.0, -1, 1, 1]]).double(),
     )
-    found = competed(x, w, epochs=1, learning_rate=0.1, push=0.4, norm=3.0)
+    found = competed(x, w, 1, 0.1, 0, Competition(push=0.4, norm=3.0))
     h = (w.sign() * w.abs() ** 2 * x).sum(1) / 4
     g, order = torch.zeros(3).double(), h.argsort(descending=True)
     g[order[0]], g[order[1]] = 1, -0.4
@@ -464,7 +464,7 @@ def test_what_was_saved_outlives_a_kill(when: str, tmp_path: Path) -> None:
         (lambda m, c: m.weights(np.ones(20)), "weights are of continuous states"),
         (lambda m, c: c.learn(np.ones((2, 20))), "rule must be local for continuous states"),
         (lambda m, c: m.learn(np.ones((2, 20)), rule="oja"), "rule must be descent or local, not 'oja'"),
-        (lambda m, c: m.learn(np.ones((2, 20)), rule="local", rank=7), "rank must be from 2 to"),
+        (lambda m, c: m.learn(np.ones((2, 20)), rule="local", rank=7), "rank must be at most the number"),
         (lambda m, c: m.learn(np.ones((2, 20)), epochs=0), "epochs and memories must be at least 1"),
         (lambda m, c: AssociativeMemory(energy="cubic"), "energy must be one of .*exponential, not"),
         (lambda m, c: AssociativeMemory(temperature=0), "temperature must be above 0"),

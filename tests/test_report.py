@@ -15,11 +15,11 @@ from stand_in import record as made_up
 from engramma import streams
 from engramma.experiment import read
 from engramma.runs import study
+from engramma.runs.opened import answering
 from engramma.runs.options import Options
 from engramma.runs.setup import build
 from engramma.show import tables
 from engramma.show.agreement import RULE
-from engramma.show.answering import answering
 from engramma.show.report import contents, portraits
 from engramma.show.report.write import in_script, report
 from engramma.store.records import Store

@@ -15,9 +15,9 @@ from engramma.experiment import read
 from engramma.interactions import INTERACTIONS
 from engramma.network import DenseMemory
 from engramma.runs import study
+from engramma.runs.opened import answering
 from engramma.runs.options import Options
 from engramma.runs.setup import build
-from engramma.show.answering import answering
 from engramma.show.report import portraits
 from engramma.show.report.write import report
 from engramma.store.records import Store

@@ -273,9 +273,9 @@ def complete(
             raise ValueError(f"{setting} must be between {-LARGE:g} and {LARGE:g}, not {shown(value)}")
     if key == LAMBDA and key not in given:  # said now that the rest is right
         _say_lambda(values[key], f"the default of {name}")
-    elif nobody:
+    elif nobody and strength is not None:
         data = paper.setting()["data"].upper()
-        _say_lambda(values[key], f"the paper's lambda for {name} at n = {vertex:g} on {data}")
+        _say_lambda(strength, f"the paper's lambda for {name} at n = {vertex:g} on {data}")
     return {k: v for k, v in values.items() if k != key}, (float(values[key]) if key else None)
 
 

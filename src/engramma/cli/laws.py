@@ -33,7 +33,7 @@ def reproduce(names: list[str], scale: str, store: Path, options: Options, out: 
     for name in names:
         law, rows, fresh = laws.load(name), [], 0
         points = law.points(scale)
-        with show.progress(name) as work:
+        with show.progress() as work:
             work.total, work.doing = len(points), name
             for row, new in measured(law, points, store, where):
                 rows.append(row)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Optional
 
 import typer
 
-from engramma.checks import visible
+from engramma.checks import unknown, visible
 from engramma.cli import show
 from engramma.cli.options import METHODS, stored
 from engramma.runs.terminal import Terminal
@@ -75,25 +75,40 @@ def list_(
         bool, typer.Option("--wide", help="Whole names, and more columns, however wide the terminal.")
     ] = False,
     store: StoreOption = Path("runs"),
-) -> None:
+    form: Annotated[
+        str,
+        typer.Option("--format", help="rich | csv | json: these with every setting and measure.",
+                     metavar="NAME"),
+    ] = "rich",
+) -> None:  # fmt: skip
     """List the runs: setting, average at the end, how long it took."""
     from rich import box
     from rich.table import Table
 
+    from engramma.runs import frames
+    from engramma.store import outputs
+
+    forms = {"csv": outputs.in_csv, "json": outputs.in_json}
+    if form not in ("rich", *forms):
+        raise unknown("format", form, ("rich", *forms))
+    told = {"method": method, "vertex": vertex}
+    asked = {name: value for name, value in told.items() if value is not None}
+    wanted = [
+        r for r in sorted(stored([store], "store"), key=_order)
+        if all(r.description[name] == value for name, value in asked.items())
+    ]  # fmt: skip
+    if form != "rich":
+        print(forms[form](frames.rows(wanted)), end="")
+        return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, int(wide)))
     for name, column in COLUMNS.items():
         if wide or column.most:
             most = None if wide else column.most  # a method or data of one's own may have any name
             table.add_column(name, justify=column.justify, max_width=most, no_wrap=True)
-    shown = 0
-    for r in sorted(stored([store], "store"), key=_order):
-        told = r.description
-        if (method and told["method"] != method) or (vertex is not None and told["vertex"] != vertex):
-            continue
-        shown += 1
+    for r in wanted:
         table.add_row(*(visible(c.cell(r)) for c in COLUMNS.values() if wide or c.most))
     (Terminal(width=WIDE) if wide else show.out).print(table)
-    show.out.print(f"{shown} runs in {store}", soft_wrap=True)
+    show.out.print(f"{len(wanted)} runs in {store}", soft_wrap=True)
 
 
 @app.command("show")

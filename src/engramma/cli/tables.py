@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from engramma.store.records import Record
     from engramma.studies import Run, Study
 
-FORMATS = ("rich", "md", "latex", "csv")
+FORMATS = ("rich", "md", "latex", "csv", "json")
+WRITTEN = ("md", "latex", "csv")  # of a study that is reproduced
 EVERYTHING = "scores"  # the table of whatever a store holds
 
 ScaleOption = Annotated[
@@ -209,9 +210,7 @@ def present(
     }
     for each in found.values():
         show.out.print(typeset.terminal(each))
-        made += [
-            typeset.write(each, out / f"{study.name}{end}", form) for form, end in typeset.ENDINGS.items()
-        ]
+        made += [typeset.write(each, out / f"{study.name}{typeset.ENDINGS[form]}", form) for form in WRITTEN]
     if study.figures:
         from engramma.show import figures
     for kind in study.figures:
@@ -235,7 +234,9 @@ def _format(form: str, out: Path | None) -> str:
     if form not in FORMATS:
         raise unknown("format", form, FORMATS)
     if form == "rich" and out is not None:
-        raise ValueError("format must be md, latex or csv to be written to a file; rich is for the terminal")
+        raise ValueError(
+            "format must be md, latex, csv or json to be written to a file; rich is for the terminal"
+        )
     return form
 
 
@@ -329,7 +330,7 @@ def _of_rows(records: list[Record], names: list[str] | None) -> list[Record]:
 
     if names is None:
         return records
-    called: dict[str, list[Record]] = {}
+    called: dict[str, list[Any]] = {}
     for (method, proportion), some in by_row(records).items():
         for name in dict.fromkeys((method, method if proportion is None else f"{method}@{proportion:g}")):
             called.setdefault(name, []).extend(some)

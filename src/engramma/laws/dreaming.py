@@ -145,9 +145,11 @@ def draw(rows: list[Row]) -> Figure:
     for colour, marker, found, label in (
         (1, "o", held, "simulated: 0.5 % wrong"), (0, "s", recalled, "half recalled from 10 % flipped"),
     ):  # fmt: skip
-        each = [(time, *at) for time in TIMES if (at := found(rows, time)) is not None]
-        right.errorbar(*zip(*each, strict=True), ls="", marker=marker, color=style.COLOURS[colour], capsize=2,
-                       label=label)  # fmt: skip
+        look = {"ls": "", "marker": marker, "color": style.COLOURS[colour], "capsize": 2, "label": label}
+        there = [(time, *at) for time in TIMES if (at := found(rows, time)) is not None]
+        if there:
+            time, load, error = np.array(there).T
+            right.errorbar(time, load, error, **look)
     right.set_xscale("symlog", linthresh=0.1)
     right.set_xticks([0, 0.1, 1, 10, 100, 1000], ["0", "0.1", "1", "10", "100", "1000"])
     right.set(xlabel="time asleep $t$", ylabel="load $K/N$", ylim=(0, 1.6), xlim=(-0.02, 2000))

@@ -20,6 +20,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from engramma.models import recall as models
+
 Value = Callable[[Tensor], Tensor]
 BLOCK = {"cpu": 2**17, "cuda": 2**26}  # overlaps at once: on a CPU as many as its caches hold
 
@@ -48,20 +50,18 @@ def _scored(patterns: Tensor, value: Value, state: Tensor) -> Tensor:
 
 
 def settle(state: Tensor, field: Callable[[Tensor], Tensor], steps: int) -> Tensor:
-    """The same of one network, by any field (B,N) of states (B,N); at 0 a neuron stays as it is. States that
-    have come to rest, or swing between two, are not updated any more."""
-    state, moving, earlier = state.clone(), torch.arange(len(state), device=state.device), None
-    for _ in range(steps):
-        now = state[moving]
-        o = field(now)
-        after = torch.where(o == 0, now, o.sign())
-        state[moving] = after
-        going = (after != now).any(1)
-        if earlier is not None:
-            going &= (after != earlier).any(1)
-        moving, earlier = moving[going], now[going]
-        if not len(moving):
-            break
+    """The same of one network, by any field (B,N) of states (B,N); at 0 a neuron stays as it is."""
+
+    def move(seen: Tensor, state: Tensor, held: Tensor) -> Tensor:
+        del held  # none is
+        o = field(seen)
+        return torch.where(o == 0, state, o.sign())
+
+    known = torch.zeros_like(state, dtype=torch.bool)
+    return models.settle(state, known, models.Dynamics(_itself, move, _itself), steps).state
+
+
+def _itself(state: Tensor) -> Tensor:
     return state
 
 

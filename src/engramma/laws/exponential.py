@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
+from engramma.interactions import Exponential
 from engramma.laws.dynamics import scores
 from engramma.laws.fits import line, mean
 from engramma.laws.law import Finding, Law, Point, Row, Where, batches, bipolar, columns
@@ -47,7 +48,7 @@ def measure(point: Point, where: Where) -> dict[str, Any]:
     neurons, count = point["neurons"], point["patterns"]
 
     def value(h: torch.Tensor) -> torch.Tensor:
-        return (h - neurons).exp()  # over exp(N): no score is large
+        return Exponential(neurons).value(h / neurons)  # exp(h - N)
 
     whole, stay = [], []
     for seeds in batches(point, count * neurons):
@@ -83,7 +84,8 @@ def halves(rows: list[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """N, the number of patterns that half of the networks hold, and its standard error."""
     sizes = sorted({row["neurons"] for row in rows})
     found = [fitted([row for row in rows if row["neurons"] == neurons]) for neurons in sizes]
-    return np.array(sizes), *(np.array(part) for part in zip(*found, strict=True))
+    counts, errors = np.array(found).T
+    return np.array(sizes), counts, errors
 
 
 def findings(rows: list[Row]) -> list[Finding]:

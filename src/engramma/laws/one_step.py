@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 
 from engramma.laws.fits import mean
 from engramma.laws.law import Finding, Law, Point, Row, Where, batches, columns, summary
+from engramma.models.energies import LogSumExp
 from engramma.replicas import Replicas
 from engramma.show.figures import style
 
@@ -78,7 +79,7 @@ def measure(point: Point, where: Where) -> dict[str, Any]:
         far = 1 - nearest - 2 * (state - own).norm(dim=-1)
         bound.append((2 * (count - 1) * (-beta * far).exp()).mean(1).cpu())
         for updates in range(10):
-            state = (beta * state @ x.mT).softmax(-1) @ x
+            state = LogSumExp(beta).update(state, x)
             if updates == 0:
                 once.append((state - own).square().sum(-1).mean(1).cpu())
         often.append((state - own).square().sum(-1).mean(1).cpu())

@@ -162,7 +162,8 @@ def draw(rows: list[Row]) -> Figure:
             "lw": 0.6,
             "capsize": 2,
         }
-        right.errorbar(*columns(some, "bound", "span", "span_error"), label=f"N = {neurons}", **look)
+        bound, most, error = columns(some, "bound", "span", "span_error")
+        right.errorbar(bound, most, error, label=f"N = {neurons}", **look)
     right.axhline(0.04, color="0.6", lw=0.7, ls=":")
     right.text(0.79, 0.0405, "Parisi: 0.04", fontsize=6, color="0.4", ha="right")
     right.set(

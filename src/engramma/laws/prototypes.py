@@ -77,7 +77,7 @@ def findings(rows: list[Row]) -> list[Finding]:
 @style.styled
 def draw(rows: list[Row]) -> Figure:
     figure = Figure(figsize=(style.FULL, 3.0))
-    left, right = figure.subfigures(1, 2, width_ratios=(1, 1))
+    left, right = figure.subfigures(1, 2, squeeze=False)[0]
     axes = left.subplots()
     n = np.array([row["n"] for row in rows])
     for k, (what, label) in enumerate((

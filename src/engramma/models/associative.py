@@ -25,8 +25,8 @@ from engramma.interactions import INTERACTIONS, Interaction
 from engramma.kernels import kernel_for
 from engramma.methods import Vanilla
 from engramma.models.energies import ENERGIES, Energy
-from engramma.models.kinds import Binary, Continuous
-from engramma.models.local import competed
+from engramma.models.kinds import Binary, Continuous, States
+from engramma.models.local import Competition, competed
 from engramma.models.patterns import Patterns, Plain, held
 from engramma.models.recall import ORDERS, Dynamics, Recalled, joined, like, masked, settle
 from engramma.network import DenseMemory
@@ -79,9 +79,7 @@ class AssociativeMemory:
     True
     """
 
-    block_bytes = (
-        2**30
-    )  # what recall takes at the most beside the patterns; more states go one after the other
+    block_bytes = 2**30  # what recall takes beside the patterns; more states than fit go in portions
 
     def __init__(
         self,
@@ -100,10 +98,11 @@ class AssociativeMemory:
             chosen = ENERGIES[chosen](1 / temperature)
         elif isinstance(chosen, str):
             chosen = _interaction(chosen, "interaction" if energy is None else "energy")(vertex)
-        self.interaction = chosen if isinstance(chosen, Interaction) else None
-        self.kind: Binary | Continuous = (
-            Continuous(chosen) if isinstance(chosen, Energy) else Binary(chosen, temperature)
-        )
+        if not isinstance(chosen, Interaction | Energy):
+            raise ValueError(f"energy must be a name, an Interaction or an Energy, not {chosen!r}")
+        binary = isinstance(chosen, Interaction)
+        self.interaction = chosen if binary else None
+        self.kind: States = Binary(chosen, temperature) if binary else Continuous(chosen)
         self.temperature = temperature
         self.device, self.dtype, self.kernel = torch.device(device), dtype, kernel
         kernel_for(device, kernel)  # refused now where it cannot be
@@ -142,7 +141,7 @@ class AssociativeMemory:
 
         "descent": Algorithm 1 over all neurons of binary states, gradient descent on how far one update moves
         the patterns; `settings` are the optimiser's (`engramma.optimiser`). "local": Krotov and Hopfield's
-        rule, with its settings `rank`, `push`, `norm` and `batch` (`engramma.models.local`).
+        rule; `settings` are its `rank`, `push`, `norm` and `batch` (`engramma.models.local`).
         The first call draws `memories` small random ones; later calls go on from what is there, as a
         network that learns task after task does.
         """
@@ -158,7 +157,7 @@ class AssociativeMemory:
             theta = replicas.memories(memories, states.shape[1], device=self.device, dtype=self.dtype)[0]
         if rule == "local":
             items = states.to(self.device, self.dtype)
-            theta = competed(items, theta, epochs, learning_rate, seed, **settings)
+            theta = competed(items, theta, epochs, learning_rate, seed, Competition(**settings))
         else:
             settings = {"learning_rate": learning_rate, "epochs": epochs, **settings}
             theta = self._descended(states, theta, replicas, settings)
@@ -190,24 +189,16 @@ class AssociativeMemory:
                 raise ValueError("known and trace must be left out where patterns recall others")
             answer = [self.kind.answer(patterns, self.recalls, some) for some in self._portions(state)]
             once = torch.ones(len(state), dtype=torch.long, device=self.device)
-            return Recalled(*(like(part, probe) for part in (torch.cat(answer), once, once.bool())))
-        fixed = masked(known, state)
-
-        def together(seen: Any, state: Tensor, _: Tensor) -> Tensor:
-            return self.kind.together(patterns, seen, state, rate)
-
-        def in_turn(seen: Any, state: Tensor, held: Tensor) -> Tensor:
-            return self.kind.in_turn(patterns, seen, state, held, rate)
-
+            return Recalled(torch.cat(answer), once, once.bool()).shaped(probe)
+        move = self.kind.together if order == "synchronous" else self.kind.in_turn
         dynamics = Dynamics(
             see=partial(self.kind.see, patterns),
-            move=together if order == "synchronous" else in_turn,
-            level=lambda seen: self.kind.level(patterns, seen),
+            move=lambda seen, state, held: move(patterns, seen, state, held, rate),
+            level=partial(self.kind.level, patterns),
             tolerance=self.kind.tolerance(patterns),
         )
-        portions = zip(self._portions(state), self._portions(fixed), strict=True)
-        parts = [settle(some, dynamics, steps, those, trace) for some, those in portions]
-        return Recalled(*(None if part is None else like(part, probe) for part in joined(parts)))
+        portions = zip(self._portions(state), self._portions(masked(known, state)), strict=True)
+        return joined([settle(*some, dynamics, steps, trace) for some in portions]).shaped(probe)
 
     def replay(self, probe: Tensor | np.ndarray, steps: int) -> Tensor:
         """(steps+1,N) or (steps+1,B,N): the probe, what it recalls, what that recalls, and so on."""
@@ -229,10 +220,8 @@ class AssociativeMemory:
     def energy(self, state: Tensor | np.ndarray) -> Tensor:
         """(B,), or one number: E, of the exponential -log sum f."""
         patterns, batch = self._ask(state, erased=True)
-        level, see = self.kind.level, self.kind.see
-        return like(
-            torch.cat([level(patterns, see(patterns, some)) for some in self._portions(batch)]), state
-        )
+        seen = (self.kind.see(patterns, some) for some in self._portions(batch))
+        return like(torch.cat([self.kind.level(patterns, each) for each in seen]), state)
 
     def weights(self, state: Tensor | np.ndarray) -> Tensor:
         """(B,K) or (K,): p, how the update of a continuous state mixes the patterns."""
@@ -271,11 +260,16 @@ class AssociativeMemory:
     ) -> Tensor:
         if self.interaction is None:
             raise ValueError("rule must be local for continuous states: descent learns binary ones")
-        place = {"kernel": kernel_for(self.device, self.kernel)}
-        about = {"autoassociative": True, "beta": 1 / self.temperature}
-        network = DenseMemory(states.shape[1], 0, self.interaction, **about, **place)
-        items = states.cpu().numpy()[None]
-        stream = StateStream(replicas, states=items, device=self.device, dtype=self.dtype, **place)
+        kernel, items = kernel_for(self.device, self.kernel), states.cpu().numpy()[None]
+        network = DenseMemory(
+            states.shape[1],
+            0,
+            self.interaction,
+            autoassociative=True,
+            beta=1 / self.temperature,
+            kernel=kernel,
+        )
+        stream = StateStream(replicas, states=items, device=self.device, dtype=self.dtype, kernel=kernel)
         temperature = {"initial_temperature": self.temperature, "final_temperature": self.temperature}
         # Its rate was chosen with velocities that are scaled.
         optimiser = Optimiser(**{**temperature, "normalise": "velocity", **settings})

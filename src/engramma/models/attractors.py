@@ -67,9 +67,9 @@ def attractors(
     end = network.recall(torch.atleast_2d(torch.as_tensor(probes)), steps)
     x = torch.atleast_2d(torch.as_tensor(patterns)).to(end.state)
     rest = end.state[end.converged]
-    continuous = isinstance(network, AssociativeMemory) and network.interaction is None
-    size = float(x.square().mean().sqrt())
-    grid = (rest / (1e-3 * size)).round() if continuous else rest  # what moves no further is not yet equal
+    binary = isinstance(network, Hopfield) or network.interaction is not None
+    # Continuous states that came to rest at one place are not yet equal.
+    grid = rest if binary else (rest / (1e-3 * float(x.square().mean().sqrt()))).round()
     _, which, count = grid.unique(dim=0, return_inverse=True, return_counts=True)
     first = torch.full_like(count, len(rest)).scatter_reduce(
         0, which, torch.arange(len(rest), device=which.device), "amin"
@@ -77,15 +77,14 @@ def attractors(
     order = count.argsort(descending=True, stable=True)
     states, count = rest[first[order]], count[order]
     cosine = torch.nn.functional.normalize(states, dim=1) @ torch.nn.functional.normalize(x, dim=1).mT
-    nearest = cosine.abs().argmax(1) if len(states) else count
+    nearest = (cosine.abs() if binary else cosine).argmax(1)
     overlap = cosine.gather(1, nearest[:, None])[:, 0]
-    if continuous:
-        apart = (states - x[nearest]).norm(dim=1) / x[nearest].norm(dim=1)
-        p = network.weights(states) if len(states) else cosine
-        several = 1 / p.square().sum(1)
-        kind = [_mean(a <= near, m, len(x)) for a, m in zip(apart.tolist(), several.tolist(), strict=True)]
-    else:
+    if isinstance(network, Hopfield) or network.interaction is not None:
         kind = [_majority(state, x, c, 1 - 2 * near) for state, c in zip(states, cosine, strict=True)]
+    else:
+        apart = (states - x[nearest]).norm(dim=1) / x[nearest].norm(dim=1)
+        several = [float(1 / network.weights(state).square().sum()) for state in states]
+        kind = [_mean(a <= near, m, len(x)) for a, m in zip(apart.tolist(), several, strict=True)]
     return Attractors(states, count, kind, nearest, overlap, int((~end.converged).sum()))
 
 

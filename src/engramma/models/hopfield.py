@@ -133,8 +133,7 @@ class Hopfield:
             move=turned,
             level=lambda state: -0.5 * ((state @ weights.mT) * state).sum(1),
         )
-        end = settle(state, dynamics, steps, masked(known, state), trace)
-        return Recalled(*(None if part is None else like(part, probe) for part in end))
+        return settle(state, masked(known, state), dynamics, steps, trace).shaped(probe)
 
     def scores(self, state: Tensor | np.ndarray) -> Tensor:
         """Like the state: every neuron's field."""

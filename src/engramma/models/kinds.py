@@ -7,7 +7,6 @@ what they answer with where every pattern recalls another.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,8 +37,8 @@ class States(ABC):
         """(B,): E."""
 
     @abstractmethod
-    def together(self, patterns: Patterns, seen: Any, state: Tensor, rate: float) -> Tensor:
-        """(B,N): all neurons updated at once."""
+    def together(self, patterns: Patterns, seen: Any, state: Tensor, held: Tensor, rate: float) -> Tensor:
+        """(B,N): all neurons updated at once; what those do that are held does not count."""
 
     @abstractmethod
     def in_turn(self, patterns: Patterns, seen: Any, state: Tensor, held: Tensor, rate: float) -> Tensor:
@@ -77,7 +76,9 @@ class Binary(States):
             return -torch.logsumexp(f.n * (h - 1), -1)
         return -f.value(h).sum(-1)
 
-    def together(self, patterns: Patterns, seen: Tensor, state: Tensor, rate: float = 1.0) -> Tensor:
+    def together(
+        self, patterns: Patterns, seen: Tensor, state: Tensor, held: Tensor, rate: float = 1.0
+    ) -> Tensor:
         o = self.scores(patterns, seen, state)
         return torch.where(o == 0, state, o.sign())
 
@@ -114,11 +115,12 @@ class Binary(States):
             unit = self._unit(patterns)
             h, neurons = self._lifted(q * unit), range(patterns.size[1])
             return torch.stack([self._score(h, state[:, i], patterns.neuron(i) * unit) for i in neurons], 1)
-        f = self._around(patterns, q)
-        w, c = f(2) - f(-2), (2 * f(0) - f(2) - f(-2)).sum(-1, keepdim=True)
-        o, size = (state * c + patterns.mix(w)) / 2, w.abs().sum(-1, keepdim=True) + c.abs()
+        f, at = self._around(patterns, q)
+        w = (f[4:] - f[:-4])[at].mT
+        c = (2 * f[2:-2] - f[4:] - f[:-4])[at].sum(0)[:, None]
+        o, size = (state * c + patterns.mix(w)) / 2, w.norm(1, dim=-1, keepdim=True) + c.abs()
         if not bool(state.all()):
-            o = torch.where(state == 0, patterns.mix(f(1) - f(-1)), o)
+            o = torch.where(state == 0, patterns.mix((f[3:-1] - f[1:-3])[at].mT), o)
         return rounded(o, size, q.shape[1])
 
     def _score(self, h: Tensor, own: Tensor, a: Tensor) -> Tensor:
@@ -137,15 +139,16 @@ class Binary(States):
             return h - h.amax(-1, keepdim=True) + 1
         return h
 
-    def _around(self, patterns: Patterns, q: Tensor) -> Callable[[int], Tensor]:
-        """f(h + k s) as a function of k; overlaps (B,K) are whole numbers, and f of each is computed once."""
-        f, whole, base = self.interaction, q.mT.round().long(), 0.0
-        if isinstance(f, Exponential):
-            whole, base = whole - whole.amax(0), 1.0  # as `_lifted`
-        low, high = int(whole.min()), int(whole.max())
-        grid = torch.arange(low - 2, high + 3, device=q.device).to(q.dtype)
-        known, at = f.value(base + grid * self._unit(patterns)), whole - low
-        return lambda k: known[2 + k :][at].mT
+    def _around(self, patterns: Patterns, q: Tensor) -> tuple[Tensor, Tensor]:
+        """f of every similarity there can be and of two steps s beyond; and where in it, two steps lower,
+        those of the overlaps (B,K) stand, (K,B): overlaps with patterns of -1 and +1 are whole numbers."""
+        neurons, at = patterns.size[1], q.mT.long()
+        if isinstance(self.interaction, Exponential):  # as `_lifted`
+            low, base, at = -2 * neurons, 1.0, at - at.amax(0) + 2 * neurons
+        else:
+            low, base, at = -neurons, 0.0, at + neurons
+        grid = torch.arange(low - 2, low + 2 * neurons + 3, device=q.device).to(q.dtype)
+        return self.interaction.value(base + grid * self._unit(patterns)), at
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,9 @@ class Continuous(States):
     def level(self, patterns: Patterns, seen: Seen) -> Tensor:
         return self.energy.level(seen)
 
-    def together(self, patterns: Patterns, seen: Seen, state: Tensor, rate: float = 1.0) -> Tensor:
+    def together(
+        self, patterns: Patterns, seen: Seen, state: Tensor, held: Tensor, rate: float = 1.0
+    ) -> Tensor:
         p = self.energy.weights(seen)
         return torch.where(p.any(-1, keepdim=True), state + rate * (patterns.mix(p) - state), state)
 

@@ -9,36 +9,40 @@ norm of a pattern of -1 and +1, so that what is learned stands beside what is st
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from engramma.replicas import generator
 
 
+@dataclass(frozen=True)
+class Competition:
+    rank: int = 2  # the place whose memory is driven away
+    push: float = 0.4  # how strongly
+    norm: float = 2.0  # p
+    batch: int = 100  # items a step
+
+    def __post_init__(self) -> None:
+        if self.rank < 2 or self.push < 0 or self.norm < 1 or self.batch < 1:
+            raise ValueError("rank must be at least 2, push at least 0, norm and batch at least 1")
+
+
 def competed(
-    items: Tensor,
-    memories: Tensor,
-    epochs: int,
-    learning_rate: float,
-    seed: int = 0,
-    rank: int = 2,
-    push: float = 0.4,
-    norm: float = 2.0,
-    batch: int = 100,
+    items: Tensor, memories: Tensor, epochs: int, learning_rate: float, seed: int, rule: Competition
 ) -> Tensor:
     """(M,N): the memories (M,N) after `epochs` of items (B,N), the rate falling to 0."""
-    if not 2 <= rank <= len(memories):
-        raise ValueError(f"rank must be from 2 to the number of memories, {len(memories)}, not {rank}")
-    if not (push >= 0 and norm >= 1 and batch >= 1):
-        raise ValueError("push must be at least 0, norm at least 1 and batch at least 1")
+    if rule.rank > len(memories):
+        raise ValueError(f"rank must be at most the number of memories, {len(memories)}, not {rule.rank}")
     w = memories
     for epoch in range(epochs):
         rate = learning_rate * (1 - epoch / epochs)
         order = torch.as_tensor(generator(seed, "local rule", epoch).permutation(len(items)))
-        for x in items[order.to(items.device)].split(batch):
-            h = x @ (w.sign() * w.abs() ** (norm - 1)).mT / w.shape[1]  # (b,M)
-            first = h.topk(rank, dim=1).indices
-            g = torch.zeros_like(h).scatter_(1, first[:, -1:], -push).scatter_(1, first[:, :1], 1.0)
+        for x in items[order.to(items.device)].split(rule.batch):
+            h = x @ (w.sign() * w.abs() ** (rule.norm - 1)).mT / w.shape[1]  # (b,M)
+            first = h.topk(rule.rank, dim=1).indices
+            g = torch.zeros_like(h).scatter_(1, first[:, -1:], -rule.push).scatter_(1, first[:, :1], 1.0)
             change = g.mT @ x - (g * h).sum(0)[:, None] * w
             # The largest entry moves by the rate, whatever the size of the batch.
             w = w + rate * change / change.abs().amax().clamp(min=torch.finfo(w.dtype).tiny)

@@ -24,6 +24,11 @@ class Recalled(NamedTuple):
     converged: Tensor  # (B,) bool
     energy: Tensor | None = None  # (B,T+1) before the first update and after each, where it was asked for
 
+    def shaped(self, probe: Tensor | np.ndarray) -> Recalled:
+        """Of one state, where one was asked for."""
+        energy = None if self.energy is None else like(self.energy, probe)
+        return Recalled(like(self.state, probe), like(self.steps, probe), like(self.converged, probe), energy)
+
 
 class Dynamics(NamedTuple):
     see: Callable[[Tensor], Any]
@@ -32,7 +37,7 @@ class Dynamics(NamedTuple):
     tolerance: float = 0.0  # a state rests where no neuron moves further
 
 
-def settle(state: Tensor, dynamics: Dynamics, steps: int, known: Tensor, trace: bool = False) -> Recalled:
+def settle(state: Tensor, known: Tensor, dynamics: Dynamics, steps: int, trace: bool = False) -> Recalled:
     """Update states (B,N) until each rests, at most `steps` times; `known` neurons (B,N) never move.
 
     One that swings between two states would do so until the end: it is there at once.
@@ -75,13 +80,11 @@ def joined(parts: list[Recalled]) -> Recalled:
     """One after the other; a shorter trace stays at its end."""
     if len(parts) == 1:
         return parts[0]
-    state, steps, converged, traces = (list(each) for each in zip(*parts, strict=True))
-    energy = None
-    if traces[0] is not None:
-        longest = max(t.shape[1] for t in traces)
-        traces = [torch.cat([t, t[:, -1:].expand(-1, longest - t.shape[1])], 1) for t in traces]
-        energy = torch.cat(traces)
-    return Recalled(torch.cat(state), torch.cat(steps), torch.cat(converged), energy)
+    states, steps, converged = (torch.cat(list(each)) for each in list(zip(*parts, strict=True))[:3])
+    traces = [part.energy for part in parts if part.energy is not None]
+    longest = max((trace.shape[1] for trace in traces), default=0)
+    whole = [torch.cat([e, e[:, -1:].expand(-1, longest - e.shape[1])], 1) for e in traces]
+    return Recalled(states, steps, converged, torch.cat(whole) if whole else None)
 
 
 def bipolar(

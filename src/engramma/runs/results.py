@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,29 +11,29 @@ from typing import Any
 import numpy as np
 
 from engramma.experiment import Experiment
-from engramma.runs import study
+from engramma.runs import frames, study
+from engramma.runs.opened import Run
 from engramma.runs.options import Options
 from engramma.store import scores
 from engramma.store.records import Record, Store
 from engramma.store.select import parsed, setting, where
-
-MEASURES = ("average", "forgetting", "backward_transfer")  # of each run, in its row
 
 
 @dataclass(frozen=True, repr=False)
 class Result:
     """The records of runs, in their order. Axis 0 of every array is the runs; one that diverged is NaN."""
 
-    records: list[Record]
+    records: list[Run]
 
     def __post_init__(self) -> None:
         if not self.records:
             raise ValueError("a result must be of at least one run")
+        object.__setattr__(self, "records", [Run.of(record) for record in self.records])  # also by hand
 
     def __len__(self) -> int:
         return len(self.records)
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[Run]:
         return iter(self.records)
 
     def __repr__(self) -> str:
@@ -41,7 +41,7 @@ class Result:
         mean = f"average {found.mean():.3f}" if len(found) else "all diverged"
         return f"Result({len(self)} runs, {mean})"
 
-    def __getitem__(self, place: int) -> Record:
+    def __getitem__(self, place: int) -> Run:
         return self.records[place]
 
     def where(self, *named: str, **settings: Any) -> Result:
@@ -54,7 +54,7 @@ class Result:
 
     def by(self, *names: str) -> dict[Any, Result]:
         """The runs by the values that they have of a setting, or of several; in the order of the runs."""
-        parts: dict[Any, list[Record]] = {}
+        parts: dict[Any, list[Run]] = {}
         for record in self.records:
             told = tuple(setting(record, name) for name in names)
             key = tuple(v if isinstance(v, Hashable) else repr(v) for v in told)
@@ -73,7 +73,7 @@ class Result:
         return self.measured("average")
 
     def measured(self, measure: str) -> np.ndarray:
-        """(R,): average, forgetting, backward_transfer or smallest_own."""
+        """(R,): average, forgetting, backward_transfer, forward_transfer or smallest_own."""
         return np.array([scores.value(record, measure) for record in self.records])
 
     @property
@@ -91,34 +91,17 @@ class Result:
     def _curves(self) -> list[str]:
         return list(dict.fromkeys(name for record in self.records for name in record.curves))
 
+    def rows(self, what: str = "runs") -> list[dict[str, Any]]:
+        """The rows of `frame`, as they are."""
+        return frames.rows(self.records, what)
+
     def frame(self, what: str = "runs") -> Any:
         """A pandas DataFrame, or where there is no pandas {column: list}.
 
-        "runs": a row for each, with its settings and measures. "curves": a row for each run, epoch and task,
-        with the settings in which the runs differ.
+        "runs": a row for each, with every setting, its measures and the final score of each task. "scores": a
+        row for each run, task learned (`after`) and task tested. "curves": one for each run, epoch and task.
         """
-        if what not in ("runs", "curves"):
-            raise ValueError(f"frame must be of runs or curves, not {what!r}")
-        settings = [_settings(record) for record in self.records]
-        names = list(dict.fromkeys(name for told in settings for name in told))
-        about = [{name: told.get(name) for name in names} for told in settings]
-        rows: list[dict[str, Any]] = []
-        if what == "runs":
-            measured = {measure: self.measured(measure) for measure in MEASURES}
-            for k, record in enumerate(self.records):
-                found = {measure: float(values[k]) for measure, values in measured.items()}
-                rows.append(
-                    {"run": record.name, **about[k], **found, "diverged": record.diverged is not None}
-                )
-            return table(rows)
-        varied = [name for name in names if any(told[name] != about[0][name] for told in about)]
-        for told, record in zip(about, self.records, strict=True):
-            own = {"run": record.name, **{name: told[name] for name in varied}}
-            for point, epoch in enumerate(record.curves["epoch"].tolist()):
-                for task in range(record.description["tasks"]):
-                    found = {k: _number(record.curves, k, point, task) for k in self._curves if k != "epoch"}
-                    rows.append({**own, "epoch": epoch, "task": task, **found})
-        return table(rows)
+        return frames.table(self.rows(what))
 
 
 def run(
@@ -143,9 +126,9 @@ def run(
     options = Options(device, kernel, data_dir, processes=processes, **keep)
     if store is not None:
         place = store if isinstance(store, Store) else Store(store)
-        return Result(study.run(wanted, place, options).records)
+        return _of(study.run(wanted, place, options).records)
     with tempfile.TemporaryDirectory(prefix="engramma-") as folder:
-        return Result([_held(record) for record in study.run(wanted, Store(folder), options).records])
+        return _of([_held(record) for record in study.run(wanted, Store(folder), options).records])
 
 
 def load(store: str | Path | Store | Sequence[str | Path | Store] = "runs") -> Result:
@@ -154,7 +137,11 @@ def load(store: str | Path | Store | Sequence[str | Path | Store] = "runs") -> R
     found = {r.name: r for s in many for r in (s if isinstance(s, Store) else Store(s))}
     if not found:
         raise ValueError(f"there are no records in {', '.join(str(getattr(s, 'path', s)) for s in many)}")
-    return Result(list(found.values()))
+    return _of(found.values())
+
+
+def _of(records: Iterable[Record]) -> Result:
+    return Result([Run.of(record) for record in records])
 
 
 def _held(record: Record) -> Record:
@@ -174,24 +161,3 @@ def _alike(arrays: Sequence[np.ndarray | None], what: str) -> np.ndarray:
 def _curve(record: Record, name: str) -> np.ndarray:
     found = record.curves.get(name)
     return np.full_like(record.curves[next(iter(record.scores))], np.nan) if found is None else found
-
-
-def _settings(record: Record) -> dict[str, Any]:
-    """As one row: a method's own are named settings.NAME."""
-    told = dict(record.description)
-    own = told.pop("settings", None) or {}
-    return {**told, **{f"settings.{name}": value for name, value in own.items()}}
-
-
-def _number(curves: Mapping[str, np.ndarray], name: str, point: int, task: int) -> float:
-    return float(curves[name][point, task]) if name in curves else float("nan")
-
-
-def table(rows: list[dict[str, Any]]) -> Any:
-    """Rows as a pandas DataFrame, or where there is no pandas as {column: list}."""
-    columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
-    try:
-        import pandas  # type: ignore[import-not-found]
-    except ImportError:
-        return columns
-    return pandas.DataFrame(columns)

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from engramma.runs.results import Result, load, table
+from engramma.runs.frames import table
+from engramma.runs.results import Result, load
 from engramma.show import labels, statistics
 from engramma.show import select as trials
 from engramma.show.pairing import Pairs, paired

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections.abc import Callable
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING
 from engramma.checks import visible
 from engramma.show.agreement import Cell, LambdaCell, Line, Table
 from engramma.show.labels import spread
-from engramma.store.outputs import whole
+from engramma.store.outputs import in_csv, in_json, whole
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -179,22 +177,30 @@ def _bold(text: str) -> str:
     return rf"{{\boldmath\textbf{{{text}}}}}"
 
 
-def as_csv(table: Table) -> str:
-    """One line a cell, full precision, with everything the other forms leave out."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    kind = type(table.cells[0]) if table.cells else Cell
+def rows(table: Table) -> list[dict[str, object]]:
+    """One a cell, full precision, with everything the other forms leave out."""
     further = sorted({name for cell in table.cells if isinstance(cell, Cell) for name in cell.facts})
-    writer.writerow([*("category", "row", "column"), *(CELL if kind is Cell else LAMBDA), *further])
+    found = []
     for line in table.lines:
         for column, cell in zip(table.columns, line.cells, strict=True):
+            told: dict[str, object] = {"category": line.category, "row": line.label, "column": column}
             if isinstance(cell, Cell):
-                rest = [get(cell) for get in CELL.values()] + [cell.facts.get(name) for name in further]
+                told |= {name: get(cell) for name, get in CELL.items()}
+                told |= {name: cell.facts.get(name) for name in further}
             else:
-                rest = [get(cell) for get in LAMBDA.values()]
-            who = map(visible, (line.category, line.label, column))
-            writer.writerow([*who, *(_plain(part) for part in rest)])
-    return out.getvalue()
+                told |= {name: get(cell) for name, get in LAMBDA.items()}
+            found.append(told)
+    return found
+
+
+def as_csv(table: Table) -> str:
+    """One line a cell."""
+    return in_csv(rows(table))
+
+
+def as_json(table: Table) -> str:
+    """The same, with the caption."""
+    return in_json({"name": table.name, "caption": table.caption, "cells": rows(table)})
 
 
 CELL: dict[str, Callable[[Cell], object]] = {
@@ -223,12 +229,6 @@ LAMBDA: dict[str, Callable[[LambdaCell], object]] = {
     "mean_at_paper_lambda": lambda c: c.mean_there,
     "agrees": lambda c: c.agrees,
 }
-
-
-def _plain(part: object) -> object:
-    if part is None or (isinstance(part, float) and math.isnan(part)):
-        return ""
-    return str(part).lower() if isinstance(part, bool) else part
 
 
 def terminal(table: Table) -> RichTable:
@@ -266,8 +266,8 @@ def terminal(table: Table) -> RichTable:
     return made
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "latex": latex, "csv": as_csv}
-ENDINGS = {"md": ".md", "latex": ".tex", "csv": ".csv"}
+FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "latex": latex, "csv": as_csv, "json": as_json}
+ENDINGS = {"md": ".md", "latex": ".tex", "csv": ".csv", "json": ".json"}
 
 
 def write(table: Table, path: Path, form: str) -> Path:

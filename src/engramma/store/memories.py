@@ -18,7 +18,6 @@ from torch import Tensor
 from engramma.interactions import INTERACTIONS
 from engramma.models.associative import AssociativeMemory
 from engramma.models.energies import Entmax, Epanechnikov, LogSumExp
-from engramma.models.kinds import Binary
 from engramma.models.patterns import Bits, Patterns, Plain
 from engramma.store.files import Damaged, pack_json, pack_tensors, unpack_json, unpack_tensors
 from engramma.store.outputs import whole
@@ -29,7 +28,7 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 def save_memory(memory: AssociativeMemory, file: str | Path) -> None:
     """Write a memory, whole or not at all."""
-    energy: Any = memory.kind.interaction if isinstance(memory.kind, Binary) else memory.kind.energy
+    energy: Any = memory.interaction or getattr(memory.kind, "energy", None)
     if ENERGIES.get(type(energy).__name__) is not type(energy):
         raise ValueError(f"a memory with an energy of one's own, {type(energy).__name__}, cannot be saved")
     about: dict[str, Any] = {

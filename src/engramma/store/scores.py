@@ -90,7 +90,8 @@ LOW = ("forgetting", "stability_gap", *OF_DESCRIPTION)  # the lower, the better
 
 
 def value(record: Recorded, measure: str = "average", score: str | None = None) -> float:
-    """One number for a run; NaN where it diverged. `score` None takes the record's first."""
+    """One number for a run; NaN where it diverged, and forward transfer where its curves do not say how an
+    untrained network scores. `score` None takes the record's first."""
     if measure not in MEASURES:
         raise unknown("measure", measure, MEASURES)
     name = score or next(iter(record.scores), "")
@@ -103,12 +104,11 @@ def value(record: Recorded, measure: str = "average", score: str | None = None) 
     table = _tensor(record.scores[name])
     if measure in OF_SCORES:
         return float(OF_SCORES[measure](table))
+    if measure == "forward_transfer":
+        return float(measures.forward_transfer(table, _tensor(_untrained(record, name))))
     if name not in record.curves:
         raise ValueError(f"{measure} must be left out: run {_named(record)} has no curve of {name}")
-    curve = _tensor(record.curves[name])
-    if measure == "forward_transfer":
-        return float(measures.forward_transfer(table, curve[0]))
-    return float(OF_CURVES[measure](curve, _ends(record)))
+    return float(OF_CURVES[measure](_tensor(record.curves[name]), _ends(record)))
 
 
 def _tensor(array: np.ndarray) -> Tensor:
@@ -136,6 +136,14 @@ def followed(record: Recorded) -> bool:
 def _last_epochs(record: Recorded) -> list[int]:
     told = record.description
     return [int(told["epochs"]) * (task + 1) for task in range(int(told["tasks"]))]
+
+
+def _untrained(record: Recorded, score: str) -> np.ndarray:
+    """(T,): what it scored before anything was learned; NaN where that was not measured."""
+    epoch, curve = record.curves.get("epoch"), record.curves.get(score)
+    if epoch is None or curve is None or not len(epoch) or epoch[0] != 0:
+        return np.full(len(record.scores[score]), np.nan)
+    return np.asarray(curve[0], dtype=np.float64)
 
 
 def values(records: Iterable[Recorded], measure: str = "average", score: str | None = None) -> np.ndarray:

@@ -17,11 +17,10 @@ from torch import Tensor
 
 from engramma.network import DenseMemory
 from engramma.replicas import generator
+from engramma.runs.opened import answering, opened
 from engramma.show import labels
 from engramma.show import select as trials
-from engramma.show.answering import answering
 from engramma.show.figures import style
-from engramma.show.opened import opened
 from engramma.store.scores import Recorded
 from engramma.streams import ClassStream, Stream
 

@@ -22,9 +22,8 @@ from engramma.methods import Grouped, Now, Projection, Replay
 from engramma.methods.allocation import SHARPNESS
 from engramma.network import DenseMemory, Items
 from engramma.replicas import generator
+from engramma.runs.opened import answering, opened
 from engramma.runs.setup import Built
-from engramma.show.answering import answering
-from engramma.show.opened import opened
 from engramma.store.scores import Recorded
 from engramma.streams import ClassStream, View
 from engramma.streams.datasets import DataError

@@ -170,26 +170,26 @@ def matrix(records: Sequence[Record]) -> None:
 
 
 def measures(records: Sequence[Record]) -> None:
-    """The five measures, mean and sd over the records."""
-    import torch
-
-    from engramma import measures as m
+    """What the scores say, mean and sd over the records; and the curves, where all have them."""
+    from engramma.store.scores import OF_CURVES, OF_SCORES, followed, value
 
     name = next(iter(records[0].scores))
-    scores = torch.as_tensor(np.stack([r.scores[name] for r in records]))
     rows = [
-        (f"average {name}", m.average(scores), "all tasks, at the end"),
-        (f"smallest own {name}", m.smallest_own(scores), "the worst task just after it was learned"),
-        ("forgetting", m.forgetting(scores), "best before the last task, less the final"),
-        ("backward transfer", m.backward_transfer(scores), "final, less just after learning"),
+        (f"average {name}", "average", "all tasks, at the end"),
+        (f"smallest own {name}", "smallest_own", "the worst task just after it was learned"),
+        ("forgetting", "forgetting", "best before the last task, less the final"),
+        ("backward transfer", "backward_transfer", "final, less just after learning"),
+        ("forward transfer", "forward_transfer", "just before learning, less untrained"),
+        (f"worst {name} since", "min_accuracy", "of a task after it was learned, at any evaluation"),
+        ("stability gap", "stability_gap", "lost while another task is learned, and there again after it"),
     ]
-    if all(name in r.curves for r in records):
-        untrained = torch.as_tensor(np.stack([r.curves[name][0] for r in records]))
-        forward = m.forward_transfer(scores, untrained)
-        rows.append(("forward transfer", forward, "just before learning, less untrained"))
+    curved = all(name in r.curves for r in records)
+    whole = curved and all(followed(r) for r in records)
+    rows = [row for row in rows if row[1] in OF_SCORES or (whole if row[1] in OF_CURVES else curved)]
     table = Table(box=None, show_header=False, padding=(0, 1))
-    for title, values, meaning in rows:
-        table.add_row(visible(title), spread(values.tolist()), Text(meaning, "dim"))
+    for title, measure, meaning in rows:
+        values = [value(record, measure, name) for record in records]
+        table.add_row(visible(title), spread(values), Text(meaning, "dim"))
     out.print(table)
     for record in records:
         if record.diverged:

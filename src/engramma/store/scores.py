@@ -122,11 +122,20 @@ def _named(record: Recorded) -> str:
 
 def _ends(record: Recorded) -> list[int]:
     """Which points of its curves are those after each task."""
-    epochs, marks = int(record.description["epochs"]), record.curves["epoch"].tolist()
-    try:
-        return [marks.index(epochs * (task + 1)) for task in range(int(record.description["tasks"]))]
-    except ValueError:
-        raise ValueError(f"run {_named(record)} was not measured after each of its tasks") from None
+    if not followed(record):
+        raise ValueError(f"run {_named(record)} was not measured after each of its tasks")
+    marks = record.curves["epoch"].tolist()
+    return [marks.index(mark) for mark in _last_epochs(record)]
+
+
+def followed(record: Recorded) -> bool:
+    """Whether its curves were measured after each task, as those of any run of ours are."""
+    return set(_last_epochs(record)) <= set(record.curves.get("epoch", np.zeros(0)).tolist())
+
+
+def _last_epochs(record: Recorded) -> list[int]:
+    told = record.description
+    return [int(told["epochs"]) * (task + 1) for task in range(int(told["tasks"]))]
 
 
 def _untrained(record: Recorded, score: str) -> np.ndarray:

@@ -107,6 +107,9 @@ def reproduce(
         else:
             of_laws.reproduce(named, scale, store, options, out / scale)
         return
+    if name not in (known := studies.names()) and name != "all":
+        others = f"{', '.join(laws.LAWS)}, {laws.ALL}"
+        raise ValueError(f"study must be one of {', '.join(known)}, all, or a law: {others}, not {name!r}")
     chosen = [studies.load(n) for n in (studies.names() if name == "all" else [name])]
     some_seeds = counted(seeds) if seeds else None
     some_vertices = numbers(vertices, "vertices") if vertices else None

@@ -53,6 +53,7 @@ def table2(
     for key in [key for key in places if key not in {row.key for row in paper.rows()}]:
         if not only or key in only:
             label = labels.row(*key)
+            label = label[:1].upper() + label[1:]
             cells = [
                 Cell.of(places[key].get(v, []), f"{label}, {labels.vertex(v)}", score=score,
                         facts={"method": key[0], "vertex": v})
@@ -108,7 +109,7 @@ def _compared(records: Sequence[Recorded]) -> str:
     said = {"digits": "8x8 digits, not MNIST"}.get(
         data.pop() if len(data) == 1 else "", "Other settings than the paper's"
     )
-    return f"{said}: compare with the paper which row beats which, not the numbers"
+    return f"{said}: compare which row beats which, not numbers"
 
 
 OF_LAMBDA = ("data", "stream")  # what must be the paper's for a lambda to be compared

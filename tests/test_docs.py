@@ -103,11 +103,15 @@ def test_every_energy_and_rule_stands_on_the_page() -> None:
 
 
 def test_the_code_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = page.blocks(page.PAGE.parents[1] / "README.md")
-    page.run(code)
+    learn, recall = page.blocks(page.PAGE.parents[1] / "README.md")
+    page.run(learn)
     accuracies = [float(x) for x in re.findall(r"0\.\d+", capsys.readouterr().out)]
     assert len(accuracies) == 3  # one a seed
     assert min(accuracies) > 0.4
+    found = page.run(recall)["found"]
+    whole, *_ = capsys.readouterr().out.split()
+    assert float(whole) == 1
+    assert (found.energy[:, 1:] <= found.energy[:, :-1]).all()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", ["index.md", "tuning.md"])

@@ -101,6 +101,10 @@ def test_the_table_beyond_the_paper_is_published_and_its_strengths_are_what_sear
             assert chosen.best["strength"] == e.strength
             assert e.but(strength=search.base.strength, seed=100) == search.base.but(seed=100)
             assert e.seed not in search.seeds
+    records = [record for run in runs if (record := store.find(run.experiment)) is not None]
+    page = (PAGE.parent / "beyond.md").read_text("utf-8")
+    rows = typeset.FORMATS["md"](tables.rows(records, [run.row for run in runs])).splitlines()
+    assert [row for row in rows if "±" in row and row.startswith("|") and row not in page] == []
 
 
 def printed(table: tables.Table) -> list[str]:

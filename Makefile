@@ -8,10 +8,10 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow lint format bench docs audit mutants clean
+.PHONY: help install demo test test-slow lint format bench docs audit mutants release-check clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 install: $(STAMP) ## Create .venv and install into it, once
 
@@ -61,6 +61,9 @@ mutants: $(STAMP) ## See whether the tests notice small faults in the sources (h
 	@test -x $(VENV)/mutants/bin/cosmic-ray || { $(BIN)/python -m venv $(VENV)/mutants && \
 	  $(VENV)/mutants/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt cosmic-ray; }
 	$(VENV)/mutants/bin/python -m benchmarks.mutants $(ARGS)
+
+release-check: $(STAMP) ## Build what is released, install it afresh and use it without the checkout
+	$(BIN)/python tests/release.py
 
 clean: ## Remove .venv, caches and build outputs
 	rm -rf $(VENV) .mutants site dist .pytest_cache .ruff_cache .hypothesis

@@ -74,11 +74,16 @@ def test_all_are_set_against_the_first_and_corrected_together() -> None:
 
 def test_a_seed_or_a_place_without_a_partner_is_left_out_and_said() -> None:
     one = kind("ewc", 0.5, seeds=4, vertices=(2, 5))
-    two = [r for r in kind("mas", 0.4, seeds=6, vertices=(2, 20)) if r.description["seed"] != 1]
-    found = compared({"EWC": one, "MAS": two})
-    assert [each.seeds for each in found.pairs] == [(0, 2, 3)]
+    two = kind("agem", 0.4, seeds=6, vertices=(2, 20))
+    del two[1]  # seed 1, at n=2 alone
+    found = compared({"EWC": one, "A-GEM": two})
+    (each,) = found.pairs
+    assert each.seeds == (0, 2, 3)
+    here = [where(side, {"vertex": 2}) for side in (one, two)]
+    levels = [{r.description["seed"]: r.scores["accuracy"][-1].mean() for r in side} for side in here]
+    np.testing.assert_allclose(each.differences, [levels[0][s] - levels[1][s] for s in (0, 2, 3)])
     assert "left out: n=5, which only EWC has" in found.notes
-    assert "left out: n=20, which only MAS has" in found.notes
+    assert "left out: n=20, which only A-GEM has" in found.notes
 
 
 def test_runs_of_a_search_stand_in_nobody_s_way() -> None:

@@ -19,6 +19,7 @@ from cluster_parts import owners
 
 from engramma.experiment import Experiment, read
 from engramma.runs import crew, planning
+from engramma.runs import estimate as estimates
 from engramma.runs.estimate import estimate
 from engramma.runs.options import Options
 from engramma.runs.study import Work, run, total_work
@@ -185,6 +186,24 @@ def test_members_share_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert one.memory <= room
     assert two.memory <= room
     assert two.memory == 2 * planning.memory(pack[:4])
+
+
+def test_no_more_is_tried_for_an_estimate_than_tells_how_long_all_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand runs at once would take gigabytes, and are not to be trained."""
+    runs = [small(seed=seed) for seed in range(40)]
+    most = planning.memory(runs[:10])
+    tried: list[list[Experiment]] = []
+    build = estimates.build
+    monkeypatch.setattr(estimates, "TRIED", most)
+    monkeypatch.setattr(estimates, "build", lambda pack, *place: (tried.append(pack), build(pack, *place))[1])
+    found = estimate(runs, Store(tmp_path), Options(device="cpu"))
+    assert found.seconds is not None
+    assert (found.missing, found.replicas) == (40, 40)
+    (pack,) = tried
+    assert len(pack) > 1
+    assert planning.memory(pack) <= most
 
 
 def test_large_packs_have_no_crew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,10 @@ from typer.testing import CliRunner
 import engramma as en
 from engramma.checks import module_name
 from engramma.cli import app
+from engramma.interactions import INTERACTIONS
 from engramma.methods import METHODS, Method
+from engramma.models.energies import ENERGIES
+from engramma.models.hopfield import RULES
 
 
 def test_the_page_on_adding_a_method_runs() -> None:
@@ -71,6 +74,32 @@ def test_the_page_on_one_s_own_data_runs(tmp_path: Path, monkeypatch: pytest.Mon
         done = CliRunner().invoke(app, f"{line}{more}".split())
         assert done.exit_code == 0, done.output
     assert "zero" in CliRunner().invoke(app, commands[0].split()).stdout
+
+
+def test_the_page_on_associative_memory_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All blocks, one after the other; what they print is what the page says of it."""
+    monkeypatch.chdir(tmp_path)
+    found = page.run(*page.blocks(page.PAGE.parent / "associative.md"))
+    share, *trace, whole, shares = capsys.readouterr().out.splitlines()
+    assert (share, whole) == ("1.0", "True")
+    assert " ".join(trace).startswith("tensor([-")
+    told = ast.literal_eval(shares)
+    assert told["inverse"] + told["mixture"] > 0.3
+    patterns, random, attractors = found["patterns"], found["random"], found["attractors"]
+    cubic = en.AssociativeMemory(vertex=3)
+    cubic.store(patterns[:9])  # type: ignore[index]
+    odd = attractors(cubic, random, patterns[:9]).shares()  # type: ignore[operator,index]
+    assert odd["inverse"] == 0
+    assert odd["mixture"] < told["mixture"]
+    assert (tmp_path / "patterns.memory").is_file()
+
+
+def test_every_energy_and_rule_stands_on_the_page() -> None:
+    text = (page.PAGE.parent / "associative.md").read_text()
+    for name in (*INTERACTIONS, *ENERGIES, *RULES):
+        assert f"| `{name}` |" in text, name
 
 
 def test_the_code_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:

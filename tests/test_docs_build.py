@@ -15,9 +15,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "api").glob("*.md"))
 MODULES = sorted(m for page in PAGES for m in re.findall(r"^::: (\S+)", page.read_text(), re.MULTILINE))
-WITH_EXAMPLES = tuple(
-    f"models.{name}" for name in ("associative", "classifier", "guard", "hopfield", "layer")
-)
+EXAMPLES = ["associative", "attractors", "classifier", "energies", "guard", "hopfield", "layer", "probes"]
+WITH_EXAMPLES = tuple(f"models.{name}" for name in EXAMPLES)
 
 
 def test_builds_without_a_warning(tmp_path: Path) -> None:

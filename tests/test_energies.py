@@ -30,6 +30,17 @@ def test_slope_is_the_derivative(energy: Energy) -> None:
     torch.testing.assert_close(energy.slope(state.detach(), memories), expected)
 
 
+@pytest.mark.parametrize("energy", EACH, ids=str)
+def test_slope_is_the_difference(energy: Energy) -> None:
+    """Without autograd, to which the weights of the update are constants."""
+    memories, state, step = drawn(0, 9, 6), drawn(1, 20, 6), 1e-5
+    for i in range(6):
+        aside = step * torch.eye(6, dtype=torch.float64)[i]
+        rise = energy.value(state + aside, memories) - energy.value(state - aside, memories)
+        found = energy.slope(state, memories)[:, i]
+        torch.testing.assert_close(found, rise / (2 * step), rtol=1e-5, atol=1e-5)
+
+
 def test_log_sum_exp_is_attention() -> None:
     """PyTorch's own, with the memories as keys and values; and softmax by hand; to 1e-12."""
     memories, state = drawn(0, 40, 16), drawn(1, 7, 16)

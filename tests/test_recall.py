@@ -210,12 +210,16 @@ def test_known_neurons_are_held(order: str, energy: str) -> None:
 
 
 def test_a_held_neuron_is_never_moved_on_the_way() -> None:
-    """In turn: the second neuron must hear the first as it is held, and not as it would be."""
+    """In turn: the third neuron hears the first two as they are held, not as they would be, and follows."""
     for network in (AssociativeMemory(2), Hopfield()):
-        network.store(np.array([[1, 1, 1]]))
-        probe, known = np.array([-1, -1, 0]), np.array([True, True, False])
-        end = network.recall(probe, order="asynchronous", known=known)
-        assert end.state.tolist() == [-1, -1, -1]
+        network.store(np.ones((1, 5)))
+        probe, known = np.array([-1, -1, 1, 1, 0]), np.arange(5) < 2
+        assert network.recall(probe, order="asynchronous").state.tolist() == [1] * 5
+        assert network.recall(probe, order="asynchronous", known=known).state.tolist() == [-1] * 5
+    memory = AssociativeMemory(energy="log-sum-exp")
+    memory.store(np.array([[3.0, 3.0], [-3.0, -3.0]]))
+    held = memory.recall(np.array([-3.0, 1.0]), order="asynchronous", known=np.array([True, False]))
+    assert held.state.tolist() == pytest.approx([-3, -3], abs=0.01)
 
 
 @pytest.mark.parametrize("energy", ["polynomial", "exponential", "entmax"])

@@ -216,8 +216,9 @@ def test_relaxation_lowers_the_energy_one_by_one(look, page_file):
 
 @pytest.mark.parametrize(
     ("kind", "n"),
-    [("leaky", 2), ("leaky", 20), ("leaky", 2.5), ("rectified", 3), ("polynomial", 4), ("polynomial", 3.5)],
-)
+    [("leaky", 2), ("leaky", 20), ("leaky", 2.5), ("rectified", 3), ("polynomial", 4), ("polynomial", 3.5),
+     ("exponential", 20)],
+)  # fmt: skip
 def test_the_page_computes_what_the_network_computes(look, page_file, kind, n):
     """Scores, energies and relaxations of the page's own script against network.py, on the same numbers."""
     page, size, memories = look(page_file), 40, 12

@@ -121,16 +121,17 @@ def test_a_checkpoint_that_costs_more_than_its_share_is_not_written(
 def test_a_checkpoint_may_take_its_share_of_the_time_since_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a clock that goes on by a second at each look: three from the start to the end of the first task."""
+    """By a clock that goes on by a second at each look: three from the start to the end of a task, and one
+    while a checkpoint is written, by which the next is known to take a second as well."""
     monkeypatch.setattr(packs, "LIGHT", 0)
-    monkeypatch.setattr(packs, "PACE", 100.0)
-    monkeypatch.setattr(checkpoints, "size", lambda point: 100)
-    for share, kept in ((0.3, []), (0.4, [1])):
+    monkeypatch.setattr(packs, "PACE", 3.0)
+    monkeypatch.setattr(checkpoints, "size", lambda point: 3)
+    for share, task, kept in ((0.3, 1, []), (0.4, 1, [1]), (0.4, 2, [2])):
         clock = itertools.count(1000)
         monkeypatch.setattr(packs, "time", SimpleNamespace(perf_counter=lambda c=clock: float(next(c))))
-        pack, store = [small(seed=seed) for seed in range(2)], Store(tmp_path / str(share))
+        pack, store = [small(seed=seed) for seed in range(2)], Store(tmp_path / f"{share}-{task}")
         with pytest.raises(Stop):
-            run_pack(pack, store, Options(checkpoint_share=share), stop_at(1, 1))
+            run_pack(pack, store, Options(checkpoint_share=share), stop_at(task, 1))
         assert checkpoints.stages(store, packs.pack_name(pack)) == kept
 
 

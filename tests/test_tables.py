@@ -476,3 +476,21 @@ def test_a_method_s_setting_named_like_an_experiment_s_still_counts():
     assert names(tables.scores([one, two])) == ["Vanilla, settings.order a", "Vanilla, settings.order b"]
     with pytest.raises(ValueError, match=r"its records differ in settings.order \('a', 'b'\)"):
         trials.check_alike([one, two], "here")
+
+
+def test_rows_that_the_paper_does_not_have_come_last_and_alone():
+    """With nothing beside them; and what can be compared with the paper is said before any number."""
+    others = dict(data="digits", items=500)
+    records = [record(0.3 + seed / 10, seed=seed, **others) for seed in range(2)]
+    own = [record(0.9 + seed / 100, method="allocation", seed=seed, **others) for seed in range(2)]
+    table = tables.table2([*own, *records])
+    last = table.lines[-1]
+    assert (last.label, last.category) == ("Allocation", "beyond")
+    assert [cell.mean for cell in last.cells[:1]] == [pytest.approx(0.905)]
+    assert all(cell.printed is None for cell in last.cells)
+    assert table.head == "8x8 digits, not MNIST: compare which row beats which, not numbers"
+    assert typeset.terminal(table).title.plain == table.head
+    assert tables.table2([record(0.3)]).head == ""
+    only = tables.table2([*own, *records], only={("allocation", None)})
+    assert [line.label for line in only.lines] == ["Allocation"]
+    assert "Beyond the paper" in typeset.latex(table)

@@ -150,6 +150,8 @@ def test_others_have_what_was_found_for_them() -> None:
     assert {e.learning_rate for e in runs.values()} == {0.5}
     assert runs["allocation", 3.0].initial_temperature == "auto"
     assert runs["ewc", 3.0].normalise == "velocity"
+    (gated, _) = made.compared({3.0: None, 20.0: None}, ["xdg"])[2:]  # what suits a class, before the study's
+    assert (gated.initial_temperature, gated.learning_rate) == ("auto", 0.5)
     assert made.unlike == []
     assert "epochs 100" in trial.Trial("vanilla", (2.0,), (0,), {"epochs": 9}).unlike
 

@@ -40,7 +40,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 try:
     __version__ = version("engramma")
 except PackageNotFoundError:  # run from a checkout that is not installed
-    __version__ = "0.1.0"
+    __version__ = "0.2.0"
 
 __all__ = [
     "INTERACTIONS",

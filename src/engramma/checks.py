@@ -188,10 +188,10 @@ def stream_class(name: str) -> type[Stream]:
 
 def check_data(stream: str, data: str) -> None:
     """That `data` is what the stream takes by name, or a place: what lies there is looked at later."""
-    from engramma.streams.datasets import is_place
+    from engramma.streams.datasets import is_path
 
     sources = stream_class(stream).sources
-    if data in sources or is_place(data):
+    if data in sources or is_path(data):
         return
     if Path(data).is_dir():
         raise ValueError(f"data must be a folder's path to be read from it: ./{data}, not {data!r}")

@@ -49,9 +49,9 @@ def check(
     """
     from engramma.show.figures import contact, save
     from engramma.streams import look
-    from engramma.streams.datasets import is_place, kept
+    from engramma.streams.datasets import is_path, kept
 
-    if not is_place(name) and name not in ("mnist", "digits"):
+    if not is_path(name) and name not in ("mnist", "digits"):
         if Path(name).is_dir():
             name = f"./{name}"
         else:
@@ -74,7 +74,7 @@ def check(
     if found.fault:
         show.err.print(f"engramma: {name}: {found.fault}", style="red", soft_wrap=True)
         raise typer.Exit(1)
-    items = f" --items {min(len(data), 10_000)}" if is_place(name) else ""
+    items = f" --items {min(len(data), 10_000)}" if is_path(name) else ""
     tail = "" if threshold is None else f" --threshold {threshold:g}"
     show.out.print(f"To learn it: engramma run --data {name}{items}{tail}", soft_wrap=True)
 

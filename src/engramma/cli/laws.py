@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from engramma import laws
 from engramma.cli import interrupt, show
@@ -75,16 +76,20 @@ def listed() -> Table:
 
 
 def told(found: Sequence[Finding]) -> Table:
-    """The law's numbers beside ours."""
+    """Our numbers beside the law's."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for column in ("", "law", "ours", "off by", ""):
-        table.add_column(column, justify="right" if column else "left")
+    for column in ("ours", "law", "off by", "of what"):
+        table.add_column(column, justify="left" if column == "of what" else "right",
+                         no_wrap=column != "of what")  # fmt: skip
     for each in found:
         digits = max(0, 1 - _magnitude(each.error)) if each.error > 0 else 3
         off = "" if isnan(each.off) else f"{each.off:.1f} errors"
         law = "" if each.law is None else f"{each.law:.{digits}f}"
         ours = f"{each.ours:.{digits}f} ± {each.error:.{digits}f}"
-        table.add_row(each.what, law, ours, off, each.remark)
+        what = Text(each.what)
+        if each.remark:
+            what.append(f" ({each.remark})", "dim")
+        table.add_row(ours, law, off, what)
     return table
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from engramma.runs.options import Options
+    from engramma.store.records import Record
     from engramma.studies import Run, Study
 
 OutOption = Annotated[Path, typer.Option(help="Folder for tables and figures.", rich_help_panel=WHERE)]
@@ -107,6 +108,9 @@ def reproduce(
         else:
             of_laws.reproduce(named, scale, store, options, out / scale)
         return
+    if name not in (known := studies.names()) and name != "all":
+        others = f"{', '.join(laws.LAWS)}, {laws.ALL}"
+        raise ValueError(f"study must be one of {', '.join(known)}, all, or a law: {others}, not {name!r}")
     chosen = [studies.load(n) for n in (studies.names() if name == "all" else [name])]
     some_seeds = counted(seeds) if seeds else None
     some_vertices = numbers(vertices, "vertices") if vertices else None
@@ -163,20 +167,21 @@ def demo(
 ) -> None:
     """The paper's comparison on the digits that ship with scikit-learn, in about two minutes on two cores.
 
-    Nine methods against forgetting at four vertices: five tasks of permuted
-    digits one after another, three seeds each. Nothing is downloaded.
+    Nine methods against forgetting at four vertices, and allocation beside
+    them: five tasks of permuted digits one after another, three seeds each.
+    Nothing is downloaded.
     """
     from engramma import studies
     from engramma.runs.options import Options
 
     options = Options(device, kernel, keep_memories=True, processes=0)
     study, out = studies.load("table2"), out / "demo"
-    runs = study.runs("demo")
+    runs = [*study.runs("demo"), *studies.load("allocation").runs("demo")]
     plain = [run.experiment for run in runs if run.row == "vanilla"]
     show.out.print("Without a method, every task is forgotten when the next is learned", style="bold")
     first = carry_out(plain, store, options)
     show.results([r for r in first.records if r.description["vertex"] == 2])
-    show.out.print("The thirteen rows of the paper's Table 2, on digits", style="bold")
+    show.out.print("The thirteen rows of the paper's Table 2, on digits, and allocation", style="bold")
     finish(study, runs, store, options, out)
     search = studies.load("ewc").runs("demo", seeds=[0], vertices=[2])
     carry_out([run.experiment for run in search], store, replace(options, keep_memories=False))
@@ -184,6 +189,33 @@ def demo(
     show.out.print(f"{', '.join(path.name for path in made)} in {out}", soft_wrap=True)
     report.write([store], out / "report.html", networks=12)
     show.out.print(f"The records are in {store}: engramma runs list --store {store}", soft_wrap=True)
+    _close(runs, store)
+
+
+def _close(runs: list[Run], store: Path) -> None:
+    """What the demo was for: how much is kept without anything being stored."""
+    from rich.text import Text
+
+    from engramma.store.records import Store
+    from engramma.store.scores import values
+
+    records, rows = Store(store), ("vanilla", "rehearsal@0.5", "allocation")
+    found: dict[tuple[str, float], list[Record]] = {}
+    for run in runs:
+        if run.row in rows and (record := records.find(run.experiment)) is not None:
+            found.setdefault((run.row, run.experiment.vertex), []).append(record)
+    told = dict.fromkeys(rows, "")
+    for (row, _), some in sorted(found.items(), key=lambda pair: pair[0][1]):
+        told[row] += f" {values(some).mean():.2f}"
+    show.out.print()
+    for row, what in zip(
+        rows, ("without a method", "with half of all items stored", "with nothing stored"), strict=True
+    ):
+        name = {"rehearsal@0.5": "rehearsal"}.get(row, row)
+        show.out.print(
+            Text.assemble("After five tasks, ", f"{name}, {what}: ", (told[row].strip(), "bold")),
+            soft_wrap=True,
+        )
 
 
 def _list() -> None:

@@ -40,10 +40,10 @@ def thresholds(experiments: Sequence[Experiment]) -> None:
     """What was chosen for data of the user's own, where it was left to us."""
     from engramma.checks import stream_class
     from engramma.streams import ClassStream
-    from engramma.streams.datasets import is_place, kept
+    from engramma.streams.datasets import is_path, kept
 
     ours = [e for e in experiments if issubclass(stream_class(e.stream), ClassStream)]
-    for path in sorted({e.data for e in ours if e.binary and e.threshold is None and is_place(e.data)}):
+    for path in sorted({e.data for e in ours if e.binary and e.threshold is None and is_path(e.data)}):
         if not os.path.exists(path):
             continue  # what was run on them may still be shown
         own = kept(path)

@@ -55,6 +55,9 @@ class AssociativeMemory:
     """Patterns as they are (`store`), each alone or with another that it recalls; or memories (M,N) found
     from them (`learn`).
 
+    Scores are compared as closely as the dtype can; those of the exponential are told as shares of the
+    nearest pattern's, and its energy as -log sum f, so that nothing overflows.
+
     Parameters
     ----------
     vertex : n of the interaction.
@@ -62,9 +65,6 @@ class AssociativeMemory:
     temperature : T; continuous energies have beta = 1/T.
     energy : instead of an interaction: a name in `ENERGIES` or an energy, of continuous states. Names of
         interactions will do, too.
-
-    Scores are compared as closely as the dtype can; those of the exponential are told as shares of the
-    nearest pattern's, and its energy as -log sum f, so that nothing overflows.
 
     Examples
     --------
@@ -253,7 +253,8 @@ class AssociativeMemory:
     def _portions(self, state: Tensor) -> tuple[Tensor, ...]:
         """As many states at a time as there is room for what they see, and a few tensors of its size."""
         assert self.patterns is not None
-        return state.split(max(1, self.block_bytes // (6 * self.dtype.itemsize * max(self.patterns.size))))
+        room = self.block_bytes // (6 * self.dtype.itemsize * max(self.patterns.size))
+        return state.split(max(1, room // 16 * 16 or room))  # a line of the looked up sums holds sixteen
 
     def _descended(
         self, states: Tensor, theta: Tensor, replicas: Replicas, settings: dict[str, Any]

@@ -140,8 +140,8 @@ class Binary(States):
         return h
 
     def _around(self, patterns: Patterns, q: Tensor) -> tuple[Tensor, Tensor]:
-        """f of every similarity there can be and of two steps s beyond; and where in it, two steps lower,
-        those of the overlaps (B,K) stand, (K,B): overlaps with patterns of -1 and +1 are whole numbers."""
+        """f of every similarity there can be, from two steps s below to two above, for overlaps with patterns
+        of -1 and +1 are whole numbers; and where in it those of q (B,K) stand, two steps lower, (K,B)."""
         neurons, at = patterns.size[1], q.mT.long()
         if isinstance(self.interaction, Exponential):  # as `_lifted`
             low, base, at = -2 * neurons, 1.0, at - at.amax(0) + 2 * neurons

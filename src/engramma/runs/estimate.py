@@ -12,10 +12,12 @@ from engramma.experiment import Experiment
 from engramma.kernels import kernel_for
 from engramma.runs.crew import suited
 from engramma.runs.options import Options
-from engramma.runs.planning import free_memory, memory, plan, seed_major, suited_threads, work
+from engramma.runs.planning import free_memory, memory, plan, seed_major, split, suited_threads, work
 from engramma.runs.setup import build
 from engramma.runs.study import total_work
 from engramma.store.records import Store
+
+TRIED = 2**27  # bytes of the runs that are tried to know how long all take
 
 
 class Estimate(NamedTuple):
@@ -72,8 +74,10 @@ def stored(missing: Sequence[Experiment], store: Store, options: Options) -> tup
 
 def tried(pack: list[Experiment], options: Options) -> float:
     """Work a second, from the first task of a pack: a few epochs, and not more than some seconds."""
-    short = seed_major([e.but(epochs=50, tasks=e.tasks) for e in pack])
-    device, built = options.where, build(short, *options.place)
+    device = options.where
+    some = pack if device.type == "cuda" else split(pack, TRIED)[0]  # on a CPU more at once are no faster
+    short = seed_major([e.but(epochs=50, tasks=e.tasks) for e in some])
+    built = build(short, *options.place)
     with suited_threads(device, pack):
         steps = built.train()
         next(steps)  # the first compiles and warms up

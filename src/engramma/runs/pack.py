@@ -26,7 +26,7 @@ from engramma.store import checkpoints
 from engramma.store.checkpoints import Checkpoint
 from engramma.store.files import plain
 from engramma.store.records import Record, Store
-from engramma.streams.datasets import is_place
+from engramma.streams.datasets import is_path
 from engramma.train import Moment
 
 POINTS = 25  # of a curve, a task
@@ -129,7 +129,7 @@ class Shelf:
 
     def last(self, built: Built) -> Checkpoint | None:
         """Where the pack goes on: at its own last checkpoint, or where the runs stood that it continues."""
-        if is_place(self.pack[0].data):  # which may be another's when the pack goes on
+        if is_path(self.pack[0].data):  # which may be another's when the pack goes on
             self.told["stream_hash"] = built.stream.hash()
         point = resumable(self.store, self.pack, built, self.all)
         if point is None and self.pack[0].fork:

@@ -20,7 +20,7 @@ from engramma.network import DenseMemory
 from engramma.optimiser import Optimiser, temperature
 from engramma.replicas import Replicas
 from engramma.streams import STREAMS, Stream
-from engramma.streams.datasets import DataError, is_place, stamp
+from engramma.streams.datasets import DataError, is_path, stamp
 from engramma.train import Moment, train
 
 
@@ -94,7 +94,7 @@ def fits(e: Experiment, data_dir: str | Path | None) -> None:
 def check_data(e: Experiment, facts: Mapping[str, Any], data_dir: str | Path | None = None) -> None:
     """That data of the user's own, which a run names by their path, are those that its record was made of.
     (Where they are gone, there is nothing to hold it to.)"""
-    if stream_class(e.stream) in STREAMS.values() and is_place(e.data) and Path(e.data).exists():
+    if stream_class(e.stream) in STREAMS.values() and is_path(e.data) and Path(e.data).exists():
         told = facts.get("stream_hash")
         if told is not None and told != _hash(
             e.canonical(*VARYING, *NOT_DATA), e.seed, stamp(e.data), data_dir

@@ -169,6 +169,7 @@ class Table:
     columns: tuple[str, ...]
     lines: tuple[Line, ...]
     headings: dict[str, str] = field(default_factory=dict)  # category: its heading
+    head: str = ""  # what a reader has to know before any number
 
     @property
     def cells(self) -> list[Cell | LambdaCell]:

@@ -158,7 +158,7 @@ def _pairs(other: str, keys: Sequence[str], groups: tuple[Group, Group], measure
         other,
         {key: given for key, given in place.items() if given is not None},
         (float(means[0]), float(means[1])),
-        tuple(seed for seed, kept in zip(seeds, np.atleast_1d(sound).tolist(), strict=True) if kept),
+        tuple(np.array(seeds)[sound].tolist()),
         apart,
         statistics.bootstrap(apart),
         statistics.sign_flips(apart),

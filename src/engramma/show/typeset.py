@@ -241,6 +241,8 @@ def terminal(table: Table) -> RichTable:
         box=box.SIMPLE_HEAD,
         show_edge=False,
         padding=(0, 1, 0, 0),
+        title=Text(visible(table.head), style="bold") if table.head else None,
+        title_justify="left",
         caption=Text(visible(table.caption)),
         caption_justify="left",
     )

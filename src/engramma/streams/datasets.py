@@ -71,7 +71,7 @@ class Dataset:
         return str(path)
 
 
-def is_place(name: str) -> bool:
+def is_path(name: str) -> bool:
     """Whether these are data of the user's own, by their path: an .npz file, or a folder, with a slash."""
     return name.endswith(".npz") or "/" in name or os.sep in name
 
@@ -84,7 +84,7 @@ def load(name: str, data_dir: str | Path | None = None) -> Dataset:
         return mnist(data_dir)
     if name.endswith(".npz"):
         return from_npz(name)
-    if is_place(name):
+    if is_path(name):
         return from_folder(name)
     raise DataError(f"data must be mnist, digits, an .npz file or a folder (./folder), not {name!r}")
 

@@ -35,11 +35,10 @@ def table2_bars(records: Sequence[Recorded], table: tables.Table | None = None) 
 
 def _panel(axes: Axes, table: tables.Table, column: int) -> None:
     # A gap between categories; the first row on top.
-    shown = {(line.category, line.label) for line in table.lines}
-    rows = [row for row in paper.rows() if (row.category, row.label) in shown]
+    lines, known = table.lines, {(row.category, row.label): labels.row(*row.key) for row in paper.rows()}
     place, heights = 0.0, []
-    for i, row in enumerate(rows):
-        place += 1.0 if i == 0 or row.category == rows[i - 1].category else 1.5
+    for i, line in enumerate(lines):
+        place += 1.0 if i == 0 or line.category == lines[i - 1].category else 1.5
         heights.append(-place)
     y = np.array(heights)
     cells = [cell for line in table.lines if isinstance(cell := line.cells[column], Cell)]
@@ -48,11 +47,11 @@ def _panel(axes: Axes, table: tables.Table, column: int) -> None:
         y + 0.2, [c.mean for c in cells], 0.38, xerr=[c.sd for c in cells],
         color=style.COLOURS[0], error_kw=whisker, capsize=1.2, label="ours",
     )  # fmt: skip
-    theirs = [c.printed for c in cells if c.printed is not None]
-    known = paper.setting()
-    elsewhere = "" if all(c.alike for c in cells) else f" ({known['data'].upper()}, {known['items']:,} items)"
+    theirs = {height - 0.2: c.printed for height, c in zip(y, cells, strict=True) if c.printed is not None}
+    about = paper.setting()
+    elsewhere = "" if all(c.alike for c in cells) else f" ({about['data'].upper()}, {about['items']:,} items)"
     axes.barh(
-        y - 0.2, [p.mean for p in theirs], 0.38, xerr=[p.sd for p in theirs],
+        [*theirs], [p.mean for p in theirs.values()], 0.38, xerr=[p.sd for p in theirs.values()],
         color="#bdbdbd", error_kw=whisker, capsize=1.2, label=f"the paper's{elsewhere}",
     )  # fmt: skip
     for height, cell in zip(y, cells, strict=True):
@@ -60,7 +59,7 @@ def _panel(axes: Axes, table: tables.Table, column: int) -> None:
         if note:
             right = np.nan_to_num(cell.mean) + np.nan_to_num(cell.sd) + 0.015
             axes.text(right, height + 0.2, note, va="center", fontsize=6, color=style.COLOURS[1])
-    axes.set_yticks(y, [labels.row(*row.key) for row in rows])
+    axes.set_yticks(y, [known.get((line.category, line.label), line.label) for line in lines])
     axes.set_xlim(0, 1)
     axes.set_ylim(y[-1] - 0.7, y[0] + 0.7)
     axes.tick_params(axis="y", length=0)

@@ -164,8 +164,8 @@ def test_a_study_without_a_table_gets_one_of_scores(app, store):
     [
         ("allocation", "allocation", ["allocation.png"]),
         ("more-tasks", "allocation, tasks 20", ["more-tasks.png"]),
-        ("related", "MAS, second moments, fraction 0.2", []),
-        ("split", "EWC, stream split, task_id False", []),
+        ("related", "MAS tuned, fraction 0.2", []),
+        ("split", "EWC tuned, stream split, task_id False", []),
         ("rotated", "allocation, angle 10", []),
         ("found-permuted", "allocation, boundaries found", []),
         ("found-split", "allocation, boundaries given", []),

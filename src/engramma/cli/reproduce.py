@@ -119,11 +119,12 @@ def reproduce(
     other = {**pairs(changes, "--with"), **({"dtype": dtype} if dtype else {})}
     runs = []
     for study in chosen:
-        some = scale, some_seeds, some_vertices, some_rows
-        own = study.runs(*some, found)
+        own = study.runs(scale, some_seeds, some_vertices, some_rows, found)
+        some = scale, (some_seeds or [0])[:1], some_vertices, some_rows  # what differs does so at every seed
+        alike = study.runs(*some, found)
         # Its tables and figures are not the study's own, and must not be written over them.
-        told = {k: v for k, v in other.items() if studies.changed(own, {k: v}) != own}
-        name = studies.variant(study.name, told, strengths if found and own != study.runs(*some) else None)
+        told = {k: v for k, v in other.items() if studies.changed(alike, {k: v}) != alike}
+        name = studies.variant(study.name, told, strengths if found and alike != study.runs(*some) else None)
         runs.append((study.model_copy(update={"name": name}), studies.changed(own, other)))
     if strengths:
         tables.say_used(found, [run.experiment for _, part in runs for run in part], strengths)

@@ -46,7 +46,7 @@ def _classes(module: str, table: str) -> list[str]:
     for part in ast.parse(Path(spec.origin).read_text("utf-8")).body:
         if isinstance(part, ast.AnnAssign) and getattr(part.target, "id", "") == table:
             assert isinstance(part.value, ast.Dict)
-            return [key.value for key in part.value.keys if isinstance(key, ast.Constant)]
+            return [str(key.value) for key in part.value.keys if isinstance(key, ast.Constant)]
     return []
 
 

@@ -284,17 +284,17 @@ def rows_of(runs: Sequence[Run]) -> set[Row]:
 
 def _of_rows(records: list[Record], names: list[str] | None) -> list[Record]:
     """Those of the rows named as in a study, gem@0.05, or by their method alone."""
-    from engramma.show.select import by_row
+    from engramma.show.select import by_row, row_of
 
     if names is None:
         return records
-    called: dict[str, list[Record]] = {}
-    for (method, proportion), some in by_row(records).items():
-        for name in dict.fromkeys((method, method if proportion is None else f"{method}@{proportion:g}")):
-            called.setdefault(name, []).extend(some)
+    called: dict[str, set[Row]] = {}
+    for method, proportion in by_row(records):
+        for name in (method, method if proportion is None else f"{method}@{proportion:g}"):
+            called.setdefault(name, set()).add((method, proportion))
     if strange := [name for name in names if name not in called]:
         raise ValueError(
             f"rows must be some of {', '.join(called)}, not {', '.join(strange)}{near(strange[0], called)}"
         )
-    wanted = {record.name for name in names for record in called[name]}
-    return [record for record in records if record.name in wanted]
+    wanted = set().union(*(called[name] for name in names))
+    return [record for record in records if row_of(record) in wanted]

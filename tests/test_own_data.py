@@ -141,16 +141,16 @@ NAMES = [  # (images, labels) of training and of test items
 @pytest.mark.parametrize("half", [40, 30], ids=["as many", "more"])
 def test_a_folder_of_idx_files_of_any_names(here: Path, names: Any, half: int) -> None:
     """Also where both parts are equally large, and nothing but names tells whose labels are whose."""
-    place = here / "fashion"
+    place, classes = here / "fashion", RANDOM.integers(0, 3, 60)
     place.mkdir()
     (place / "readme.txt").write_text("not one of them")
     for (images, labels), part in zip(names, (slice(None, half), slice(half, None)), strict=True):
         write_idx(place / images, PICTURES[part], images.endswith(".gz"))
-        write_idx(place / labels, CLASSES[part].astype("u1"), labels.endswith(".gz"))
+        write_idx(place / labels, classes[part].astype("u1"), labels.endswith(".gz"))
     found = load("./fashion")
     assert (found.name, found.shape, found.classes) == ("fashion", (6, 5), 3)
     assert (found.x == PICTURES.reshape(60, -1)).all()
-    assert (found.y == CLASSES).all()
+    assert (found.y == classes).all()
     assert found.threshold == middle(PICTURES)
 
 

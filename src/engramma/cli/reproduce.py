@@ -193,30 +193,29 @@ def demo(
     _close(runs, store)
 
 
-def _close(runs: list[Run], store: Path) -> None:
-    """What the demo was for: how much is kept without anything being stored."""
-    from rich.text import Text
+ENDS = {  # the rows that the demo ends on, and what is theirs
+    "vanilla": "nothing stored",
+    "rehearsal@0.5": "half of all items stored",
+    "allocation": "nothing stored, no task named",
+}
 
+
+def _close(runs: list[Run], store: Path) -> None:
+    """What the demo was for: how much of five tasks is kept."""
     from engramma.store.records import Store
     from engramma.store.scores import values
 
-    records, rows = Store(store), ("vanilla", "rehearsal@0.5", "allocation")
-    found: dict[tuple[str, float], list[Record]] = {}
+    records = Store(store)
+    found: dict[str, dict[float, list[Record]]] = {row: {} for row in ENDS}
     for run in runs:
-        if run.row in rows and (record := records.find(run.experiment)) is not None:
-            found.setdefault((run.row, run.experiment.vertex), []).append(record)
-    told = dict.fromkeys(rows, "")
-    for (row, _), some in sorted(found.items(), key=lambda pair: pair[0][1]):
-        told[row] += f" {values(some).mean():.2f}"
-    show.out.print()
-    for row, what in zip(
-        rows, ("without a method", "with half of all items stored", "with nothing stored"), strict=True
-    ):
-        name = {"rehearsal@0.5": "rehearsal"}.get(row, row)
-        show.out.print(
-            Text.assemble("After five tasks, ", f"{name}, {what}: ", (told[row].strip(), "bold")),
-            soft_wrap=True,
-        )
+        if run.row in ENDS and (record := records.find(run.experiment)) is not None:
+            found[run.row].setdefault(run.experiment.vertex, []).append(record)
+    vertices = ", ".join(f"{vertex:g}" for vertex in sorted(found["allocation"]))
+    show.out.print(f"\nAverage accuracy after five tasks, at n = {vertices}:", style="bold")
+    for row, what in ENDS.items():
+        means = "  ".join(f"{values(some).mean():.2f}" for _, some in sorted(found[row].items()))
+        name = row.partition("@")[0]
+        show.out.print(f"  {name:12}{means}  {what}", style="bold" if row == "allocation" else None)
 
 
 def _list() -> None:

@@ -326,7 +326,7 @@ def rows_of(runs: Sequence[Run]) -> set[Row]:
 
 def _of_rows(records: list[Record], names: list[str] | None) -> list[Record]:
     """Those of the rows named as in a study, gem@0.05, or by their method alone."""
-    from engramma.show.select import by_row
+    from engramma.show.select import by_row, row_of
 
     if names is None:
         return records
@@ -338,5 +338,5 @@ def _of_rows(records: list[Record], names: list[str] | None) -> list[Record]:
         raise ValueError(
             f"rows must be some of {', '.join(called)}, not {', '.join(strange)}{near(strange[0], called)}"
         )
-    wanted = {record.name for name in names for record in called[name]}
-    return [record for record in records if record.name in wanted]
+    wanted = set().union(*(called[name] for name in names))
+    return [record for record in records if row_of(record) in wanted]

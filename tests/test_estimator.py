@@ -146,7 +146,7 @@ def test_partial_fit_learns_one_more_task(some_digits: tuple[np.ndarray, np.ndar
     x, y = some_digits
     order = np.random.default_rng(0).permutation(x.shape[1])
     strength = {"l2": 3e-4, "ewc": 1e5, "mas": 10.0, "si": 10.0}
-    strength |= {"ewc_moments": 1e4, "mas_moments": 1.0, "si_moments": 1.0} | dict.fromkeys(
+    strength |= {"ewc_moments": 1e4, "mas_moments": 1.0, "si_moments": 1.0, "lwf": 1.0} | dict.fromkeys(
         ("gem", "agem", "rehearsal", "pseudorehearsal"), 0.3
     )
     kept = {}

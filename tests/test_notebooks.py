@@ -56,7 +56,7 @@ def test_notebook_is_kept_with_all_of_its_outputs_or_without_any(path):
     assert len(book.cells) > len(code) > 1
     if path.stem in SHOWN:
         assert [c.execution_count for c in code] == list(range(1, len(code) + 1))
-        assert all(c.outputs for c in code)
+        assert all(c.outputs for c in code[1:])  # the first may only import
         assert not any(o.output_type == "error" for c in code for o in c.outputs)
     else:
         assert all(not c.outputs and c.execution_count is None for c in code)

@@ -13,6 +13,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -190,10 +191,12 @@ def check_data(stream: str, data: str) -> None:
     """That `data` is what the stream takes by name, or a place: what lies there is looked at later."""
     from engramma.streams.datasets import is_path
 
-    sources = stream_class(stream).sources
+    sources, folder = stream_class(stream).sources, False
     if data in sources or is_path(data):
         return
-    if Path(data).is_dir():
+    with suppress(OSError):  # a name that no file could have
+        folder = Path(data).is_dir()
+    if folder:
         raise ValueError(f"data must be a folder's path to be read from it: ./{data}, not {data!r}")
     raise ValueError(
         f"data must be {', '.join(sources)}, an .npz file or a folder (./folder) of IDX files for the stream "

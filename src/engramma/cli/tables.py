@@ -330,10 +330,10 @@ def _of_rows(records: list[Record], names: list[str] | None) -> list[Record]:
 
     if names is None:
         return records
-    called: dict[str, list[Any]] = {}
-    for (method, proportion), some in by_row(records).items():
-        for name in dict.fromkeys((method, method if proportion is None else f"{method}@{proportion:g}")):
-            called.setdefault(name, []).extend(some)
+    called: dict[str, set[Row]] = {}
+    for method, proportion in by_row(records):
+        for name in (method, method if proportion is None else f"{method}@{proportion:g}"):
+            called.setdefault(name, set()).add((method, proportion))
     if strange := [name for name in names if name not in called]:
         raise ValueError(
             f"rows must be some of {', '.join(called)}, not {', '.join(strange)}{near(strange[0], called)}"

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import os
 import re
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import torch
+
+from engramma.models.associative import AssociativeMemory
+from engramma.models.classifier import DenseMemoryClassifier
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "api").glob("*.md"))
@@ -19,10 +25,13 @@ EXAMPLES = ["associative", "attractors", "classifier", "energies", "guard", "hop
 WITH_EXAMPLES = tuple(f"models.{name}" for name in EXAMPLES)
 
 
-def test_builds_without_a_warning(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built without a warning."""
     pytest.importorskip("mkdocs")
+    place = tmp_path_factory.mktemp("built") / "site"
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(place)],
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
@@ -31,14 +40,57 @@ def test_builds_without_a_warning(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARNING" not in done.stderr, done.stderr
+    return place
+
+
+def test_the_library_has_its_pages(site: Path) -> None:
     for name, page in (
         ("models.classifier.DenseMemoryClassifier.partial_fit", "estimator"),
         ("models.layer.DenseMemoryLayer", "layer"),
         ("models.guard.Guard.consolidate", "guard"),
         ("models.associative.AssociativeMemory.recall", "associative"),
     ):
-        html = (tmp_path / "site" / "api" / page / "index.html").read_text()
+        html = (site / "api" / page / "index.html").read_text()
         assert f'id="engramma.{name}"' in html
+
+
+class Text(HTMLParser):
+    """The text alone, of what also has tags and, in their titles, further tags."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.text = ""
+        self.feed(source)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def cells(row: str) -> list[str]:
+    """The text of a row's cells."""
+    return [Text(cell).text.strip() for cell in re.findall(r"<td>(.*?)</td>", row, re.S)]
+
+
+@pytest.mark.parametrize(
+    ("name", "made"), [("estimator", DenseMemoryClassifier), ("associative", AssociativeMemory)]
+)
+def test_every_parameter_has_its_own_type_and_default(site: Path, name: str, made: type) -> None:
+    """In the table of a class, which knows only what its docstring is written so that it can."""
+    text = (site / "api" / name / "index.html").read_text()
+    heading = text.index(f'id="engramma.{made.__module__.removeprefix("engramma.")}.{made.__name__}"')
+    table = re.search(r"Parameters:.*?<table>(.*?)</table>", text[heading:], re.S)
+    assert table
+    told = {row[0]: row[1:] for row in map(cells, re.findall(r"<tr.*?</tr>", table[1], re.S)) if row}
+    known = inspect.signature(made).parameters
+    assert list(told) == list(known)
+    for parameter in known.values():
+        kind, meaning, default = told[parameter.name]
+        assert kind == parameter.annotation.replace("torch.", "")
+        assert meaning
+        usual = parameter.default
+        assert default == (
+            str(usual).removeprefix("torch.") if isinstance(usual, torch.dtype) else repr(usual)
+        )
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -14,9 +14,7 @@ from engramma.cli import app
 PAGE = page.PAGE.parent / "tutorial.md"
 BLOCKS = re.findall(r"^```(sh|python|text)\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 NUMBER = r"[-+−]?\d+\.\d+"
-SMALLER = {
-    "try": " --vertices 2 --trials 2 --epochs 10 --beside vanilla"
-}  # not all eleven
+SMALLER = {"try": " --vertices 2 --trials 2 --epochs 10 --beside vanilla"}  # not all eleven
 
 
 def close(told: str, line: str) -> bool:

@@ -239,4 +239,5 @@ def test_the_tree_of_the_readme_is_the_tree() -> None:
 def test_every_page_stands_in_the_navigation() -> None:
     nav = (HOME / "mkdocs.yml").read_text().split("\nnav:")[1]
     pages = {str(p.relative_to(HOME / "docs")) for p in (HOME / "docs").rglob("*.md")}
+    pages |= {f"notebooks/{p.stem}.md" for p in (HOME / "notebooks").glob("*.ipynb")}
     assert pages == set(re.findall(r"[\w/-]+\.md", nav))

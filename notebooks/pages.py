@@ -1,13 +1,25 @@
-"""A hook of MkDocs (`mkdocs.yml`): every notebook is a page, with the outputs that it is kept with."""
+"""A hook of MkDocs (`mkdocs.yml`) for the pages that do not lie in docs/.
+
+They are the notebooks, with the outputs that they are kept with, and the report that the variable REPORT
+names (`make site`).
+"""
 
 from __future__ import annotations
 
 import base64
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+
+
+def on_config(config: Any) -> Any:
+    """Where there is a report, it stands in the navigation after the first two."""
+    if os.environ.get("REPORT"):
+        config.nav.insert(2, {"A report to play with": "report.html"})
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -19,6 +31,8 @@ def on_files(files: Any, config: Any) -> Any:
         files.append(File.generated(config, f"notebooks/{path.stem}.md", content=text))
         for name, content in pictures.items():
             files.append(File.generated(config, f"notebooks/{name}", content=content))
+    if report := os.environ.get("REPORT"):
+        files.append(File.generated(config, "report.html", abs_src_path=str(Path(report).resolve())))
     return files
 
 

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import os
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -30,10 +31,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built without a warning."""
     pytest.importorskip("mkdocs")
     place = tmp_path_factory.mktemp("built") / "site"
+    report = place.parent / "made.html"
+    report.write_text("<p>As make site has it made.</p>")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(place)],
         cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "REPORT": str(report)},
         capture_output=True,
         text=True,
         check=False,
@@ -52,6 +55,52 @@ def test_the_library_has_its_pages(site: Path) -> None:
     ):
         html = (site / "api" / page / "index.html").read_text()
         assert f'id="engramma.{name}"' in html
+
+
+def test_the_report_and_the_notebooks_are_in_it(site: Path) -> None:
+    assert "As make site has it made" in (site / "report.html").read_text()
+    front = (site / "index.html").read_text()
+    assert 'href="report.html"' in front
+    for book in (ROOT / "notebooks").glob("*.ipynb"):
+        assert f'href="notebooks/{book.stem}/"' in front
+        text = (site / "notebooks" / book.stem / "index.html").read_text()
+        drawn = re.findall(rf'src="\.\./({book.stem}-\d+\.png)"', text)
+        assert drawn
+        assert all((site / "notebooks" / name).is_file() for name in drawn)
+
+
+CUT = """() => [...document.querySelectorAll("article *")].filter(element => {
+  if (element.closest("nav, .md-clipboard") || !element.getClientRects().length) return false;
+  for (let box = element.parentElement; box; box = box.parentElement)
+    if (/auto|scroll/.test(getComputedStyle(box).overflowX)) return false;  // goes on when scrolled
+  return element.getBoundingClientRect().right > innerWidth + 1;
+}).map(element => element.outerHTML.slice(0, 80))"""
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_nothing_is_cut(site: Path, width: int) -> None:
+    """Neither at a desk nor on a telephone: what is too wide scrolls in a box of its own."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+    api = pytest.importorskip("playwright.sync_api")
+    with api.sync_playwright() as play:
+        chrome = play.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        page = chrome.new_page(viewport={"width": width, "height": 900})
+        for name in (
+            "",
+            "tutorial/",
+            "beyond/",
+            "methods/",
+            "reproduction/",
+            "api/estimator/",
+            "api/runner/",
+        ):
+            page.goto((site / name / "index.html").as_uri())
+            page.wait_for_load_state()
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+            assert page.evaluate(CUT) == [], name
+        chrome.close()
 
 
 class Text(HTMLParser):

@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow lint format bench docs audit mutants release-check clean
+.PHONY: help install demo test test-slow lint format bench docs site audit mutants release-check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +49,15 @@ bench: $(STAMP) ## Run the benchmarks
 
 docs: $(STAMP) ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+SMALL := --data digits --tasks 3 --items 400 --memories 48 --epochs 200 --vertex 2,10
+
+# The report is of small runs, made in a minute and kept for the next time; it says what they are.
+site: $(STAMP) ## Build what can be published into site/: docs with the notebooks, gallery, a live report
+	for method in vanilla "rehearsal --strength 0.2" allocation; do \
+	  $(BIN)/engramma run $(SMALL) --keep-memories --store output/site --method $$method || exit 1; done
+	$(BIN)/engramma report --from output/site --out output/site.html --title "engramma: a few small runs"
+	REPORT=output/site.html $(MAKE) docs
 
 # An environment of its own: the auditor's packages are not ours. Strict: what could not be looked up fails.
 audit: $(STAMP) ## Look every pinned package up in the database of known vulnerabilities

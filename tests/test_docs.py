@@ -236,7 +236,15 @@ def test_the_tree_of_the_readme_is_the_tree() -> None:
             assert [part for part in line.split("  ")[0].split() if not (HOME / part).exists()] == []
 
 
+def test_the_front_page_has_the_table_of_the_readme() -> None:
+    text = (HOME / "README.md").read_text()
+    table = text[text.index("| | bytes kept") :].partition("\n\n")[0]
+    assert table.count("\n") > 5
+    assert table.replace("(docs/", "(") in (HOME / "docs" / "index.md").read_text()
+
+
 def test_every_page_stands_in_the_navigation() -> None:
     nav = (HOME / "mkdocs.yml").read_text().split("\nnav:")[1]
     pages = {str(p.relative_to(HOME / "docs")) for p in (HOME / "docs").rglob("*.md")}
+    pages |= {f"notebooks/{p.stem}.md" for p in (HOME / "notebooks").glob("*.ipynb")}
     assert pages == set(re.findall(r"[\w/-]+\.md", nav))

@@ -60,10 +60,20 @@ class AssociativeMemory:
 
     Parameters
     ----------
-    vertex : n of the interaction.
-    interaction : a name in `INTERACTIONS` or an interaction of its own: the energy of binary states.
-    temperature : T; continuous energies have beta = 1/T.
-    energy : instead of an interaction: a name in `ENERGIES` or an energy, of continuous states. Names of
+    vertex
+        n of the interaction.
+    interaction
+        A name in `INTERACTIONS` or an interaction of its own: the energy of binary states.
+    temperature
+        T; continuous energies have beta = 1/T.
+    device
+        "cpu" or "cuda".
+    dtype
+        Of what is computed.
+    kernel
+        "auto", or one by name: "reference", "numba" or "triton".
+    energy
+        Instead of an interaction: a name in `ENERGIES` or an energy, of continuous states. Names of
         interactions will do, too.
 
     Examples

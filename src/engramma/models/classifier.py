@@ -43,33 +43,64 @@ class DenseMemoryClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    vertex : the interaction vertex n.
-    memories : how many memories there are; of the method allocation, how many every task brings.
-    features, threshold, centre : how a row of X becomes a state, see above. `threshold` None: the middle of
-        the range of the first task.
-    method : a name in `engramma.methods.METHODS`, or a method with settings of its own. A classifier never
+    vertex
+        The interaction vertex n.
+    memories
+        How many memories there are; of the method allocation, how many every task brings.
+    features
+        "scaled" or "binary": how a row of X becomes a state, see above.
+    threshold
+        Above which a binary feature is on. None: the middle of the range of the first task.
+    centre
+        Whether each feature's mean is subtracted, see above.
+    method
+        A name in `engramma.methods.METHODS`, or a method with settings of its own. A classifier never
         hears how many tasks there will be, so allocation grows with each of them; `Allocation(groups=5)`
         shares `memories` between five, and then goes round. Items name their own task.
-    strength : the method's lambda, which must be given, or the proportion of items it keeps; None for the
-        default proportion.
-    interaction : "leaky", "rectified", "polynomial" or "exponential".
-    temperature : T. "auto": that of a run (`engramma.optimiser.temperature`), found for the paper's items,
-        which are -1 and +1 and not centred. None: auto for such items (features "binary" and `centre` False),
-        and for others one that falls with the number of neurons N, N^(-2/3) at vertex 3.
-    reheat : tasks after the first begin at so many times the temperature and cool down to it. A trained
+    strength
+        The method's lambda, which must be given, or the proportion of items it keeps; None for the default
+        proportion.
+    interaction
+        "leaky", "rectified", "polynomial" or "exponential".
+    temperature
+        T. "auto": that of a run (`engramma.optimiser.temperature`), found for the paper's items, which are
+        -1 and +1 and not centred. None: auto for such items (features "binary" and `centre` False), and for
+        others one that falls with the number of neurons N, N^(-2/3) at vertex 3.
+    reheat
+        Tasks after the first begin at so many times the temperature and cool down to it. A trained
         network's scores are far out on tanh, where nothing more is learned; heat brings them back. None: 6,
         and 1 where the temperature is auto, by which scores stay smaller.
-    learning_rate, final_rate : the rate in the first and in the last epoch; it falls geometrically.
-    momentum, epochs : of the optimiser.
-    batch_size : items a step; None for a sixteenth of the task, at most 500.
-    dtype, device, kernel : how training computes; answers are always in float64.
-    random_state : draws the initial memories and the order of items.
+    learning_rate
+        In the first epoch; it falls geometrically.
+    final_rate
+        In the last epoch.
+    momentum
+        The share of the last step that is kept.
+    epochs
+        How often each task's items are gone through.
+    batch_size
+        Items a step; None for a sixteenth of the task, at most 500.
+    dtype
+        "float32" or "float64", of training; answers are always in float64.
+    device
+        "cpu" or "cuda".
+    kernel
+        "auto", or one by name: "reference", "numba" or "triton".
+    random_state
+        Draws the initial memories and the order of items.
 
     Attributes
     ----------
-    classes_ (K,) : labels. memories_ (memories, features + K) : what was learned.
-    tasks_ : number of tasks learned. n_features_in_ : number of features. threshold_ : above which a binary
-        feature is on.
+    classes_ : ndarray of shape (K,)
+        Labels.
+    memories_ : ndarray of shape (memories, features + K)
+        What was learned.
+    tasks_ : int
+        Number of tasks learned.
+    n_features_in_ : int
+        Number of features.
+    threshold_ : float
+        Above which a binary feature is on.
 
     Examples
     --------

@@ -402,6 +402,36 @@ def test_the_page_fits_and_follows_the_colour_scheme(look, page_file, width, sch
     assert all(above[1] <= below[0] + 1 for above, below in pairwise(rows))  # no row lies on another
 
 
+@pytest.mark.parametrize("width", [390, 1400])
+def test_what_is_out_of_sight_is_said(look, page_file, width):
+    """A box whose content is wider or higher than itself has a hint beside it, until its end is in sight."""
+    page = look(page_file, width)
+    page.click("#relax-go")
+    page.wait_for_timeout(100)  # observers are told after the next frame
+    seen = page.locator(".scroll, .film, #memory-grid").evaluate_all(
+        "all => all.map(b => [b.scrollWidth > b.clientWidth + 2, b.scrollHeight > b.clientHeight + 2, "
+        "b.nextElementSibling.className, b.nextElementSibling.textContent])"
+    )
+    for wide, high, kind, says in seen:
+        assert kind == "more"
+        assert ("right" in says, bool(says)) == (wide, wide or high)
+    scores = page.locator(".scroll:has(#relax-scores)")
+    hint = page.locator(".scroll:has(#relax-scores) + .more")
+    assert hint.is_visible() == (width == 390)
+    if width == 390:
+        scores.evaluate("b => b.scrollTo(b.scrollWidth, 0)")
+        page.wait_for_timeout(100)
+        assert "left" in hint.text_content()
+        last = page.locator("#relax-scores tr:first-child th").last.bounding_box()
+        assert last["x"] + last["width"] <= width
+
+
+def test_the_space_beside_a_memory_is_used(look, page_file):
+    page = look(page_file)
+    grid, detail = (page.locator(f"#memory-{part}").bounding_box() for part in ("grid", "detail"))
+    assert grid["height"] > 0.7 * detail["height"]
+
+
 def test_everything_is_reached_by_the_keyboard(look, page_file):
     page = look(page_file)
     reached = set()

@@ -74,4 +74,5 @@ if (DATA.portraits.length) {
     empty(box, why);
   }
 }
+for (const box of document.querySelectorAll(".scroll, .film, #memory-grid")) hinted(box);
 window.engramma = { Memory, Groups, unpack, portrait, claim, at };

@@ -88,6 +88,24 @@ function chart(element, traces, layout, words) {
   return Plotly.react(element, traces, full, { responsive: true, displayModeBar: false });
 }
 
+/* A box that scrolls says so for as long as something of it is out of sight. */
+function hinted(box) {
+  const says = make("p", "", { class: "more", "aria-hidden": "true" }); // a screen reader reads all of it anyway
+  box.after(says);
+  const look = () => {
+    const right = box.scrollWidth - box.clientWidth - box.scrollLeft > 2, left = box.scrollLeft > 2;
+    const down = box.scrollHeight - box.clientHeight - box.scrollTop > 2, up = box.scrollTop > 2;
+    box.classList.toggle("more-right", right);
+    box.classList.toggle("more-down", down);
+    says.textContent = right ? "There is more to the right: scroll sideways →" : left ? "← There is more to the left" :
+      down ? "There is more below: scroll ↓" : up ? "There is more above ↑" : "";
+  };
+  box.addEventListener("scroll", look, { passive: true });
+  new ResizeObserver(look).observe(box);
+  new MutationObserver(look).observe(box, { childList: true, subtree: true });
+  look();
+}
+
 /* Panels draw themselves again when the colours change. */
 const panels = [];
 function panel(draw) { panels.push(draw); draw(); }

@@ -3,6 +3,14 @@
 const byId = (id) => document.getElementById(id);
 const DATA = JSON.parse(byId("data").textContent);
 
+/* What the address keeps: "#of=1&table-view=here". A plain "#table" is a place on the page. */
+const KEPT = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
+
+/* Runs of one data and setting at a time: those of another stand in no column and no line beside them. */
+const CHOSEN = DATA.choices[Number(KEPT.get("of"))] ? Number(KEPT.get("of")) : 0;
+Object.assign(DATA, DATA.choices[CHOSEN]);
+DATA.portraits = DATA.portraits.filter((p) => p.of === CHOSEN);
+
 /* An element; text is always text. */
 function make(tag, text = "", attributes = {}) {
   const element = document.createElement(tag);
@@ -25,7 +33,12 @@ function options(select, entries, chosen) {
 }
 
 function empty(element, why) {
-  if (window.Plotly && element.classList.contains("js-plotly-plot")) Plotly.purge(element);
+  const chart = element;
+  if (chart.drawn) { // it may still be drawing itself: it ends that out of sight
+    element = make("div", "", { id: chart.id, class: "chart low" });
+    chart.replaceWith(element);
+    chart.drawn.then(() => Plotly.purge(chart));
+  }
   element.classList.add("empty");
   element.replaceChildren(make("p", why));
 }
@@ -85,7 +98,8 @@ function chart(element, traces, layout, words) {
   for (const name of Object.keys({ xaxis: 1, yaxis: 1, ...layout })) {
     if (/^[xy]axis/.test(name)) full[name] = { ...axis, ...(layout[name] || {}) };
   }
-  return Plotly.react(element, traces, full, { responsive: true, displayModeBar: false });
+  element.drawn = Plotly.react(element, traces, full, { responsive: true, displayModeBar: false });
+  return element.drawn;
 }
 
 /* A box that scrolls says so for as long as something of it is out of sight. */

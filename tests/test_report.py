@@ -72,6 +72,21 @@ def test_runs_that_differ_in_more_than_the_seed_have_no_mean_in_common(records):
     assert np.isnan(cell["mean"])
 
 
+def test_allocation_is_compared_first_and_own_methods_have_their_bare_name():
+    names = ["vanilla", "/home/me/mine.py:Mine", "allocation"]
+    there = [
+        made_up(0.3 + k / 10 + s / 100, method=name, seed=s) for k, name in enumerate(names) for s in (0, 1)
+    ]
+    found = contents.content(there, "t")["choices"][0]
+    assert found["comparison"]["first"] == "allocation"
+    assert {r["other"]: round(r["difference"], 6) for r in found["comparison"]["rows"]} == {
+        "Vanilla": 0.2,
+        "Mine": 0.1,
+    }
+    assert "Mine" in [row["label"] for row in found["table"]["rows"]]
+    assert contents.content(there[:4], "t")["choices"][0]["comparison"]["first"] == "Vanilla"
+
+
 def test_the_report_counts_as_the_table_does():
     there = [made_up(0.366 + x, seed=s) for s, x in enumerate((0.01, 0.0, -0.02))]
     assert contents.content(there, "t")["choices"][0]["table"]["said"].startswith(

@@ -149,6 +149,25 @@ def test_what_is_left_out_is_said(look, page_file):
     assert "Vanilla" not in said
 
 
+def test_methods_are_compared_pair_by_pair(look, page_file, records):
+    page = look(page_file)
+    rows = page.locator("#pairs tbody tr")
+    mine = [
+        [value(r) for r in records if (r.description["method"], r.description["vertex"]) == (name, 2)]
+        for name in ("vanilla", "rehearsal")
+    ]
+    cells = rows.first.locator("th, td").all_text_contents()
+    assert cells[:2] == ["Rehearsal 0.5", "n=2"]
+    assert float(cells[2].replace("−", "-")) == pytest.approx(mine[0][0] - mine[1][0], abs=6e-4)
+    assert rows.count() == 1
+    assert "EWC is left out" in page.locator("#comparison-says").text_content()
+
+
+def test_a_single_method_has_nothing_to_be_compared_with(look, tmp_path, records):
+    page = look(report(records[:1], tmp_path / "page.html", networks=0))
+    assert "Nothing to compare" in page.locator("#comparison .empty").text_content()
+
+
 def test_rows_that_differ_in_more_than_their_method_say_in_what(look, tmp_path, records):
     other = replace(records[-1], description={**records[-1].description, "task_id": False})
     page = look(report([records[0], other], tmp_path / "page.html", networks=0))
@@ -495,7 +514,7 @@ def test_panels_without_data_say_so(look, tmp_path, records):
     page = look(report([], tmp_path / "empty.html"))
     assert page.locator("#summary").text_content() == "0 runs"
     assert "nothing was run" in page.locator("#heat").text_content()
-    for panel in ("curves", "searches", "memories", "relaxation", "diagnostics"):
+    for panel in ("comparison", "curves", "searches", "memories", "relaxation", "diagnostics"):
         assert page.locator(f"#{panel} .empty").is_visible(), panel
     bare = replace(records[0], folder=None, kept=(), curves={})
     page = look(report([bare], tmp_path / "bare.html"))

@@ -14,6 +14,7 @@ from engramma.paper import numbers as paper
 from engramma.show import labels
 from engramma.show import select as trials
 from engramma.show.agreement import RULE, Cell, Line, Table
+from engramma.show.compare import compared
 from engramma.show.report.portraits import has_memories, pack, portrait, prototype_index
 from engramma.store import scores
 from engramma.store.scores import Recorded
@@ -50,6 +51,7 @@ def content(
                 "name": name,
                 "summary": _summary(own),
                 "table": _table(own, len(records) - len(own)),
+                "comparison": _comparison(own),
                 "curves": [curve for record in own if (curve := _curve(record)) is not None],
                 "searches": _searches(own),
                 "prototypes": _prototypes(own, data_dir) if portraits else [],
@@ -140,6 +142,33 @@ def _left_out(cells: Sequence[dict[str, Any]], elsewhere: int) -> list[str]:
         ),
     }
     return [f"{count} run{'s' if count > 1 else ''} {what}" for what, count in counts.items() if count]
+
+
+def _comparison(records: Sequence[Recorded]) -> dict[str, Any]:
+    """Allocation, or else the first row that was run, against every other, paired by seed."""
+    sides: dict[str, list[Recorded]] = {}
+    for key, own in trials.by_row(records).items():
+        sides.setdefault(labels.row(*key), []).extend(own)
+    first = next((labels.row(*key) for key in trials.by_row(records) if key[0] == "allocation"), "")
+    first = first or next(iter(sides), "")
+    able, refused = {first: sides.get(first, [])}, []
+    for name, own in sides.items():
+        if name == first:
+            continue
+        try:
+            compared({first: sides[first], name: own})
+        except ValueError as error:
+            refused.append(f"{name} is left out: {error}")
+        else:
+            able[name] = own
+    if len(able) < 2:
+        return {"first": first, "rows": [], "notes": refused}
+    found = compared(able)
+    return {
+        "first": first,
+        "rows": [{**row, "where": pair.where} for row, pair in zip(found.rows(), found.pairs, strict=True)],
+        "notes": [*dict.fromkeys(found.notes), *refused],
+    }
 
 
 def _cell(found: list[Recorded], printed: paper.Printed | None, alike: bool) -> tuple[Cell, dict[str, Any]]:

@@ -20,7 +20,8 @@ from engramma.store.scores import Recorded
 
 TITLE = "Sequential learning in the Dense Associative Memory"
 SCRIPTS = (
-    "memory.js", "shared.js", "table.js", "curves.js", "explorer.js", "relax.js", "address.js", "report.js"
+    "memory.js", "shared.js", "table.js", "pairs.js", "curves.js", "explorer.js", "relax.js", "address.js",
+    "report.js",
 )  # fmt: skip
 
 

@@ -60,6 +60,7 @@ function startHead() {
 startHead();
 startChoice();
 startTable();
+startPairs();
 startCurves();
 startSearches();
 if (DATA.portraits.length) {

@@ -270,7 +270,8 @@ def test_a_method_from_the_folder_one_works_in(here: Path) -> None:
     (here / "beside.py").write_text("from engramma.methods import Vanilla\nclass Mine(Vanilla): ...\n")
     result = engramma(f"run {TINY} --method beside:Mine")
     assert result.exit_code == 0, result.output
-    assert "beside:Mine, n=2" in result.stdout
+    assert "Mine, n=2" in result.stdout
+    assert "beside:Mine, n=2" not in result.stdout  # by its own name, as everywhere
 
 
 def test_every_setting_has_an_option(here: Path) -> None:

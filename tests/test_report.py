@@ -37,19 +37,19 @@ def test_json_in_a_script_element_cannot_end_it():
 
 def test_every_panel_has_its_content(records):
     found = contents.content(records, "t")
-    assert found["summary"]["runs"] == 11
-    assert len(found["curves"]) == 11
-    assert [(s["label"], s["setting"]) for s in found["searches"]] == [("EWC", "strength")]
-    assert found["searches"][0]["lines"]["average"]["x"] == [1, 30, 1000]
+    assert found["choices"][0]["summary"]["runs"] == 11
+    assert len(found["choices"][0]["curves"]) == 11
+    assert [(s["label"], s["setting"]) for s in found["choices"][0]["searches"]] == [("EWC", "strength")]
+    assert found["choices"][0]["searches"][0]["lines"]["average"]["x"] == [1, 30, 1000]
     assert len(found["portraits"]) == 11
     assert len(found["scenes"]) == 2  # one a seed: methods share it
-    assert {(p["label"], *p["x"]) for p in found["prototypes"]} == {
+    assert {(p["label"], *p["x"]) for p in found["choices"][0]["prototypes"]} == {
         ("Vanilla", 2.0, 20.0), ("Rehearsal 0.5", 2.0), ("EWC", 2.0)
     }  # fmt: skip
 
 
 def test_a_cell_holds_the_mean_of_its_seeds_and_the_paper(records):
-    table = contents.content(records, "t", networks=0)["table"]
+    table = contents.content(records, "t", networks=0)["choices"][0]["table"]
     row = next(r for r in table["rows"] if r["label"] == "Vanilla")
     cell = row["cells"][table["vertices"].index(20)]
     mine = [
@@ -65,21 +65,36 @@ def test_a_cell_holds_the_mean_of_its_seeds_and_the_paper(records):
 
 def test_runs_that_differ_in_more_than_the_seed_have_no_mean_in_common(records):
     """The best of them would be a mean that was chosen by how it looks."""
-    table = contents.content(records, "t", networks=0)["table"]
+    table = contents.content(records, "t", networks=0)["choices"][0]["table"]
     row = next(r for r in table["rows"] if r["label"] == "EWC")
     cell = row["cells"][table["vertices"].index(2)]
     assert (cell["mixed"], cell["trials"], cell["agrees"]) == (["strength"], 6, None)
     assert np.isnan(cell["mean"])
 
 
+def test_allocation_is_compared_first_and_own_methods_have_their_bare_name():
+    names = ["vanilla", "/home/me/mine.py:Mine", "allocation"]
+    there = [
+        made_up(0.3 + k / 10 + s / 100, method=name, seed=s) for k, name in enumerate(names) for s in (0, 1)
+    ]
+    found = contents.content(there, "t")["choices"][0]
+    assert found["comparison"]["first"] == "allocation"
+    assert {r["other"]: round(r["difference"], 6) for r in found["comparison"]["rows"]} == {
+        "Vanilla": 0.2,
+        "Mine": 0.1,
+    }
+    assert "Mine" in [row["label"] for row in found["table"]["rows"]]
+    assert contents.content(there[:4], "t")["choices"][0]["comparison"]["first"] == "Vanilla"
+
+
 def test_the_report_counts_as_the_table_does():
     there = [made_up(0.366 + x, seed=s) for s, x in enumerate((0.01, 0.0, -0.02))]
-    assert contents.content(there, "t")["table"]["said"].startswith(
+    assert contents.content(there, "t")["choices"][0]["table"]["said"].startswith(
         f"A cell agrees where {RULE}. 1 of 1 cell"
     )
-    assert tables.table2(there).count in contents.content(there, "t")["table"]["said"]
+    assert tables.table2(there).count in contents.content(there, "t")["choices"][0]["table"]["said"]
     elsewhere = [made_up(0.366, data="digits")]
-    assert contents.content(elsewhere, "t")["table"]["said"] == ""
+    assert contents.content(elsewhere, "t")["choices"][0]["table"]["said"] == ""
 
 
 def test_memories_come_first_seed_first_and_within_the_budget(records):
@@ -232,7 +247,7 @@ def test_report_command_writes_the_page_and_names_it(call, records, tmp_path):
     data = re.search(r'<script type="application/json" id="data">(.*?)</script>', out.read_text("utf-8"))
     assert data is not None
     found = json.loads(data.group(1))
-    assert (found["title"], found["summary"]["runs"], len(found["portraits"])) == (EVIL, 11, 1)
+    assert (found["title"], found["choices"][0]["summary"]["runs"], len(found["portraits"])) == (EVIL, 11, 1)
 
 
 @pytest.mark.parametrize("store", ["missing", "."])

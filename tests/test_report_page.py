@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import shutil
 from dataclasses import replace
 from itertools import pairwise
@@ -21,6 +23,7 @@ from engramma.runs.setup import build
 from engramma.show.report import portraits
 from engramma.show.report.write import report
 from engramma.store.records import Store
+from engramma.store.scores import value
 from engramma.streams.datasets import digits
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -42,15 +45,17 @@ def look(browser):
     """Open a page from disk; at the end it must have logged no error and asked for nothing else."""
     opened, troubles = [], []
 
-    def open_page(path, width=1400, **options):
+    def open_page(path, width=1400, kept="", **options):
         context = browser.new_context(
             viewport={"width": width, "height": 900}, reduced_motion="reduce", **options
         )
         page = context.new_page()
         page.on("console", lambda m: troubles.append(m.text) if m.type in ("error", "warning") else None)
         page.on("pageerror", lambda e: troubles.append(str(e)))
-        page.on("request", lambda r: troubles.append(r.url) if r.url != path.as_uri() else None)
-        page.goto(path.as_uri())
+        page.on(
+            "request", lambda r: troubles.append(r.url) if r.url.partition("#")[0] != path.as_uri() else None
+        )
+        page.goto(path.as_uri() + kept)
         page.wait_for_function("window.engramma !== undefined")
         opened.append(context)
         return page
@@ -118,6 +123,135 @@ def test_heat_map_sorts_and_filters(look, page_file):
     assert all("reh" in name.lower() for name in names)
     page.locator("#table-filter").fill("no such thing")
     assert "No row" in page.locator("#heat tbody").text_content()
+
+
+def test_forgetting_stands_beside_accuracy(look, page_file, records):
+    page = look(page_file)
+    mine = [r for r in records if r.description["method"] == "vanilla" and r.description["vertex"] == 2]
+    wanted = [np.mean([value(r, measure) for r in mine]) for measure in ("average", "forgetting")]
+    vanilla = "document.querySelector('#heat tbody tr').querySelectorAll('td')"
+    page.select_option("#table-measure", "both")
+    here = page.evaluate(f"[...{vanilla}].map(td => td.firstChild?.textContent)")
+    assert [float(here[k].replace("−", "-")) for k in (0, 3)] == pytest.approx(
+        wanted, abs=6e-4
+    )  # two and a gap
+    page.select_option("#table-measure", "forgetting")
+    assert page.evaluate(f"Number({vanilla}[0].firstChild.textContent)") == pytest.approx(wanted[1], abs=6e-4)
+    assert page.locator("#heat th.group").all_text_contents() == ["forgetting here"]  # none of the paper's
+    page.get_by_role("button", name="n=2", exact=True).click()
+    assert page.locator("th[aria-sort=descending]").count() == 1
+
+
+def test_what_is_left_out_is_said(look, page_file):
+    said = look(page_file).locator("#table-left").text_content()
+    assert "6 runs in cells whose runs differ in more than their seed" in said
+    assert "GEM 0.5" in said
+    assert "Vanilla" not in said
+
+
+def test_methods_are_compared_pair_by_pair(look, page_file, records):
+    page = look(page_file)
+    rows = page.locator("#pairs tbody tr")
+    mine = [
+        [value(r) for r in records if (r.description["method"], r.description["vertex"]) == (name, 2)]
+        for name in ("vanilla", "rehearsal")
+    ]
+    cells = rows.first.locator("th, td").all_text_contents()
+    assert cells[:2] == ["Rehearsal 0.5", "n=2"]
+    assert float(cells[2].replace("−", "-")) == pytest.approx(mine[0][0] - mine[1][0], abs=6e-4)
+    assert rows.count() == 1
+    assert "EWC is left out" in page.locator("#comparison-says").text_content()
+
+
+def test_a_single_method_has_nothing_to_be_compared_with(look, tmp_path, records):
+    page = look(report(records[:1], tmp_path / "page.html", networks=0))
+    assert "Nothing to compare" in page.locator("#comparison .empty").text_content()
+
+
+def test_rows_that_differ_in_more_than_their_method_say_in_what(look, tmp_path, records):
+    other = replace(records[-1], description={**records[-1].description, "task_id": False})
+    page = look(report([records[0], other], tmp_path / "page.html", networks=0))
+    assert "these runs differ in task id." in page.locator("#table-left").text_content()
+
+
+def test_the_table_is_downloaded_as_csv(look, page_file, records):
+    page = look(page_file)
+    page.locator("#table-filter").fill("vanilla")
+    with page.expect_download() as waited:
+        page.click("#table-csv")
+    assert waited.value.suggested_filename == "engramma.csv"
+    with open(waited.value.path(), encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["method"] for row in rows} == {"Vanilla"}
+    for n in (2, 20):
+        row = next(row for row in rows if float(row["vertex"]) == n)
+        mine = [r for r in records if r.description["method"] == "vanilla" and r.description["vertex"] == n]
+        assert float(row["mean"]) == pytest.approx(np.mean([value(r) for r in mine]))
+        assert float(row["forgetting"]) == pytest.approx(np.mean([value(r, "forgetting") for r in mine]))
+        assert int(row["trials"]) == len(mine)
+
+
+def test_names_in_the_csv_are_quoted(look, tmp_path, records):
+    name = 'a, "b"'
+    odd = replace(records[0], description={**records[0].description, "method": name})
+    page = look(report([odd], tmp_path / "page.html", networks=0))
+    rows = list(csv.DictReader(io.StringIO(page.evaluate("engramma.asCsv()"), newline="")))
+    assert [row["method"] for row in rows] == [name]
+
+
+def test_the_address_keeps_what_is_chosen(look, page_file):
+    page = look(page_file)
+    assert "#" not in page.url
+    page.get_by_role("button", name="n=20").first.click()
+    page.select_option("#table-measure", "both")
+    page.select_option("#curve-method", "EWC λ=30")
+    page.select_option("#curve-seed", "1")
+    page.select_option("#memory-which", "2")
+    page.locator("#memory-after").fill("3")
+    page.locator("#memory-grid button").nth(3).click()
+    page.locator("nav a", has_text="Diagnostics").click()
+    seen = "main select, main input, #memory-after-out, #heat, #memory-detail h3, #diag-note"
+    state = f"""[...document.querySelectorAll("{seen}")].map(e => [e.id, e.checked, e.value,
+      e.matches("select, input") || e.textContent])"""
+    other = look(page_file, kept="#" + page.url.partition("#")[2])
+    assert other.evaluate(state) == page.evaluate(state)
+    assert other.evaluate("scrollY") > 500
+    assert other.evaluate(state) != look(page_file).evaluate(state)
+
+
+@pytest.mark.parametrize(
+    "kept", ["#of=9&memory=x&sort=here-99-up&curve-method=none", "#table", "#a=%3Cb%3E&at=no"]
+)
+def test_an_address_of_another_report_is_harmless(look, page_file, kept):
+    page = look(page_file, kept=kept)
+    assert page.locator("#heat tbody tr").count() == 3
+
+
+def test_runs_of_other_settings_are_chosen_and_not_mixed(look, tmp_path, records):
+    vanilla = [r for r in records if r.description["method"] == "vanilla"]
+    longer = [replace(r, description={**r.description, "epochs": 999}) for r in vanilla[:1]]
+    path = report([*longer, *vanilla], tmp_path / "page.html")
+    page = look(path)
+    assert page.locator("#choice option").all_text_contents() == ["epochs 25 (4 runs)", "epochs 999 (1 run)"]
+    assert "1 runs of other data" not in page.locator("#table-left").text_content()
+    assert "run of other data" in page.locator("#table-left").text_content()
+    assert "differ" not in page.locator("#table-left").text_content()
+    assert "several" not in page.locator("#heat").text_content()
+    assert page.locator("#memory-which option").count() == 4
+    page.select_option("#choice", "1")
+    page.locator("#summary", has_text="epochs 999").wait_for()  # the page begins anew
+    assert page.locator("#curve-vertex option").count() == page.locator("#memory-which option").count() == 1
+    assert not look(report(vanilla, tmp_path / "one.html", networks=0)).locator("#choice").is_visible()
+
+
+def test_coverage_is_of_one_vertex(look, tmp_path, records):
+    kept = [r for r in records if r.description["method"] == "rehearsal"]
+    vanilla = [r for r in records if r.description["method"] == "vanilla"]
+    page = look(report([*kept, *vanilla], tmp_path / "page.html"))
+    assert page.locator("#diag-coverage .main-svg").count() > 0
+    names = page.locator("#memory-which option").all_text_contents()
+    page.select_option("#memory-which", str(next(k for k, name in enumerate(names) if "n=20" in name)))
+    assert "n=20" in page.locator("#diag-coverage.empty").text_content()
 
 
 def test_curves_follow_their_switches(look, page_file):
@@ -362,12 +496,15 @@ def test_names_are_shown_as_text(look, tmp_path, records):
     record = study.run([run], Store(tmp_path / "store"), Options(keep_memories=True)).records[0]
     strange = replace(record, description={**record.description, "method": EVIL, "data": EVIL}, folder=None)
     path = report([record, strange], tmp_path / f"a {EVIL.replace('/', '')}.html", title=f"</title>{EVIL}")
-    page = look(path)
+    page = look(path, kept="#of=1")
+    assert EVIL in page.locator("#choice option").last.text_content()
     assert page.evaluate("window.hacked") is None
     assert page.title() == f"</title>{EVIL}"
     assert page.locator("h1").text_content() == f"</title>{EVIL}"
     assert EVIL in page.locator("#heat tbody").text_content()
     page.select_option("#curve-method", EVIL)
+    page = look(path)
+    assert page.evaluate("window.hacked") is None
     assert page.locator("#relax-scores th").first.text_content() == f"<b>{EVIL}0"
     assert f"<b>{EVIL}0" in page.locator("#memory-detail .xtick text").first.text_content()
     assert page.locator("body script").count() == 3  # ours: data, plotly, the page's own
@@ -377,7 +514,7 @@ def test_panels_without_data_say_so(look, tmp_path, records):
     page = look(report([], tmp_path / "empty.html"))
     assert page.locator("#summary").text_content() == "0 runs"
     assert "nothing was run" in page.locator("#heat").text_content()
-    for panel in ("curves", "searches", "memories", "relaxation", "diagnostics"):
+    for panel in ("comparison", "curves", "searches", "memories", "relaxation", "diagnostics"):
         assert page.locator(f"#{panel} .empty").is_visible(), panel
     bare = replace(records[0], folder=None, kept=(), curves={})
     page = look(report([bare], tmp_path / "bare.html"))
@@ -400,6 +537,36 @@ def test_the_page_fits_and_follows_the_colour_scheme(look, page_file, width, sch
     rows = sorted({(round(a), round(b)) for a, b in tops})
     assert len(rows) > 1
     assert all(above[1] <= below[0] + 1 for above, below in pairwise(rows))  # no row lies on another
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_what_is_out_of_sight_is_said(look, page_file, width):
+    """A box whose content is wider or higher than itself has a hint beside it, until its end is in sight."""
+    page = look(page_file, width)
+    page.click("#relax-go")
+    page.wait_for_timeout(100)  # observers are told after the next frame
+    seen = page.locator(".scroll, .film, #memory-grid").evaluate_all(
+        "all => all.map(b => [b.scrollWidth > b.clientWidth + 2, b.scrollHeight > b.clientHeight + 2, "
+        "b.nextElementSibling.className, b.nextElementSibling.textContent])"
+    )
+    for wide, high, kind, says in seen:
+        assert kind == "more"
+        assert ("right" in says, bool(says)) == (wide, wide or high)
+    scores = page.locator(".scroll:has(#relax-scores)")
+    hint = page.locator(".scroll:has(#relax-scores) + .more")
+    assert hint.is_visible() == (width == 390)
+    if width == 390:
+        scores.evaluate("b => b.scrollTo(b.scrollWidth, 0)")
+        page.wait_for_timeout(100)
+        assert "left" in hint.text_content()
+        last = page.locator("#relax-scores tr:first-child th").last.bounding_box()
+        assert last["x"] + last["width"] <= width
+
+
+def test_the_space_beside_a_memory_is_used(look, page_file):
+    page = look(page_file)
+    grid, detail = (page.locator(f"#memory-{part}").bounding_box() for part in ("grid", "detail"))
+    assert grid["height"] > 0.7 * detail["height"]
 
 
 def test_everything_is_reached_by_the_keyboard(look, page_file):

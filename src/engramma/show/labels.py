@@ -26,7 +26,7 @@ BEYOND = {
 
 
 def method(name: str) -> str:
-    return paper.labels().get(name) or BEYOND.get(name, name)
+    return paper.labels().get(name) or BEYOND.get(name, name.rpartition(":")[2])
 
 
 def row(name: str, proportion: float | None = None) -> str:

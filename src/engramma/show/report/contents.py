@@ -14,6 +14,7 @@ from engramma.paper import numbers as paper
 from engramma.show import labels
 from engramma.show import select as trials
 from engramma.show.agreement import RULE, Cell, Line, Table
+from engramma.show.compare import compared
 from engramma.show.report.portraits import has_memories, pack, portrait, prototype_index
 from engramma.store import scores
 from engramma.store.scores import Recorded
@@ -25,6 +26,8 @@ SEARCHED = {
     "initial_temperature": "initial temperature",
     "final_temperature": "final temperature",
 }
+# Where two runs differ in one of these, they stand in no table together.
+CHOICE = ("data", "stream", "tasks", "items", "test_share", "memories", "epochs")
 POINTS = 160  # of a curve; more cannot be told apart on a screen
 
 
@@ -38,18 +41,38 @@ def content(
     """All that the page shows."""
     records = sorted(records, key=_order)
     portraits, scenes, notes = _portraits(records, data_dir, networks, memory_budget)
+    choices = _choices(records)
+    of = {record_id: k for k, (_, own) in enumerate(choices) for record_id in map(id, own)}
     return {
         "title": title,
         "version": __version__,
-        "summary": _summary(records),
-        "table": _table(records),
-        "curves": [curve for record in records if (curve := _curve(record)) is not None],
-        "searches": _searches(records),
-        "portraits": portraits,
-        "prototypes": _prototypes(records, data_dir) if portraits else [],
+        "choices": [
+            {
+                "name": name,
+                "summary": _summary(own),
+                "table": _table(own, len(records) - len(own)),
+                "comparison": _comparison(own),
+                "curves": [curve for record in own if (curve := _curve(record)) is not None],
+                "searches": _searches(own),
+                "prototypes": _prototypes(own, data_dir) if portraits else [],
+            }
+            for name, own in choices
+        ],
+        "portraits": [{**one, "of": of[id(record)]} for record, one in portraits],
         "scenes": scenes,
         "notes": notes,
     }
+
+
+def _choices(records: Sequence[Recorded]) -> list[tuple[str, list[Recorded]]]:
+    """Runs by data and setting, those of most runs first, each named by what not all have in common."""
+    found: dict[tuple[str, ...], list[Recorded]] = {}
+    for record in records:
+        found.setdefault(tuple(str(trials.setting(record, name)) for name in CHOICE), []).append(record)
+    differ = [k for k in range(len(CHOICE)) if len({key[k] for key in found}) > 1]
+    told = {key: ", ".join(f"{CHOICE[k].replace('_', ' ')} {key[k]}" for k in differ) for key in found}
+    ranked = sorted(found, key=lambda key: -len(found[key]))
+    return [(told[key], found[key]) for key in ranked] or [("", [])]
 
 
 def label(record: Recorded) -> str:
@@ -84,8 +107,9 @@ def _summary(records: Sequence[Recorded]) -> dict[str, Any]:
     }
 
 
-def _table(records: Sequence[Recorded]) -> dict[str, Any]:
-    """Table 2, every row of the paper's and every other that was run; a column a vertex."""
+def _table(records: Sequence[Recorded], elsewhere: int = 0) -> dict[str, Any]:
+    """Table 2, every row of the paper's and every other that was run; a column a vertex. `elsewhere`: how
+    many runs have another table."""
     vertices = sorted(
         {float(v) for v in paper.vertices()} | {float(r.description["vertex"]) for r in records}
     )
@@ -100,16 +124,63 @@ def _table(records: Sequence[Recorded]) -> dict[str, Any]:
         rows.append({"label": lines[-1].label, "run": key in run, "cells": [told for _, told in found]})
     table = Table("table2", "", tuple(map(labels.vertex, vertices)), tuple(lines))
     said = f"A cell agrees where {RULE}. {table.count}. {table.caution}" if table.agreeing[1] else ""
-    return {"vertices": vertices, "rows": rows, "said": said}
+    left_out = _left_out([cell for row in rows for cell in row["cells"]], elsewhere)
+    if absent := [row["label"] for row in rows if not row["run"]]:
+        left_out.append(f"rows of the paper that were not run ({', '.join(absent)})")
+    own = {name for record in records for name in record.description} - {"method", "settings", "strength"}
+    differ = [name.replace("_", " ") for name in trials.differing(records, ("seed", "vertex")) if name in own]
+    return {"vertices": vertices, "rows": rows, "said": said, "left_out": left_out, "differ": differ}
+
+
+def _left_out(cells: Sequence[dict[str, Any]], elsewhere: int) -> list[str]:
+    """What no mean of the table holds, in words."""
+    counts = {
+        "of other data or settings, which can be chosen above": elsewhere,
+        "that diverged": sum(cell["diverged"] for cell in cells),
+        "in cells whose runs differ in more than their seed": sum(
+            cell["trials"] for cell in cells if cell["mixed"]
+        ),
+    }
+    return [f"{count} run{'s' if count > 1 else ''} {what}" for what, count in counts.items() if count]
+
+
+def _comparison(records: Sequence[Recorded]) -> dict[str, Any]:
+    """Allocation, or else the first row that was run, against every other, paired by seed."""
+    sides: dict[str, list[Recorded]] = {}
+    for key, own in trials.by_row(records).items():
+        sides.setdefault(labels.row(*key), []).extend(own)
+    first = next((labels.row(*key) for key in trials.by_row(records) if key[0] == "allocation"), "")
+    first = first or next(iter(sides), "")
+    able, refused = {first: sides.get(first, [])}, []
+    for name, own in sides.items():
+        if name == first:
+            continue
+        try:
+            compared({first: sides[first], name: own})
+        except ValueError as error:
+            refused.append(f"{name} is left out: {error}")
+        else:
+            able[name] = own
+    if len(able) < 2:
+        return {"first": first, "rows": [], "notes": refused}
+    found = compared(able)
+    return {
+        "first": first,
+        "rows": [{**row, "where": pair.where} for row, pair in zip(found.rows(), found.pairs, strict=True)],
+        "notes": [*dict.fromkeys(found.notes), *refused],
+    }
 
 
 def _cell(found: list[Recorded], printed: paper.Printed | None, alike: bool) -> tuple[Cell, dict[str, Any]]:
     """A cell, and what the page is told of it: in what runs differ if not in the seed alone, and no mean."""
     mixed = list(trials.differing(found))
-    cell = Cell.of([] if mixed else found, "", printed=printed, alike=alike)
+    alone = [] if mixed else found
+    cell, lost = Cell.of(alone, "", printed=printed, alike=alike), Cell.of(alone, "", "forgetting")
     return cell, {
         "mean": cell.mean,
         "sd": cell.sd,
+        "forgetting": lost.mean,
+        "forgetting_sd": lost.sd,
         "trials": len(found),
         "diverged": cell.diverged,
         "paper": printed.mean if printed else None,
@@ -174,7 +245,7 @@ def _response(group: Sequence[Recorded], name: str, measure: str) -> dict[str, A
 
 def _portraits(
     records: Sequence[Recorded], data_dir: str | Path | None, networks: int, budget: int
-) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
+) -> tuple[list[tuple[Recorded, dict[str, Any]]], dict[str, Any], list[str]]:
     """The first seed of everything before a second of anything; where there is room for some only, some of
     every kind rather than all of the first kinds."""
     kept = [record for record in records if has_memories(record)]
@@ -200,12 +271,12 @@ def _portraits(
             continue
         budget -= cost
         scenes.setdefault(scene["key"], scene)
-        portraits.append((_order(record), {**_who(record), **one, "scene": scene["key"]}))
+        portraits.append((record, {**_who(record), **one, "scene": scene["key"]}))
     notes = list(dict.fromkeys(faults))[:3]
     if left_out:
         notes.append(f"{left_out} more runs kept their memories; they were left out to keep this file small.")
-    portraits.sort(key=lambda pair: pair[0])
-    return [one for _, one in portraits], scenes, notes
+    portraits.sort(key=lambda pair: _order(pair[0]))
+    return portraits, scenes, notes
 
 
 def _prototypes(

@@ -19,7 +19,10 @@ from engramma.store.outputs import whole
 from engramma.store.scores import Recorded
 
 TITLE = "Sequential learning in the Dense Associative Memory"
-SCRIPTS = ("memory.js", "shared.js", "table.js", "curves.js", "explorer.js", "relax.js", "report.js")
+SCRIPTS = (
+    "memory.js", "shared.js", "table.js", "pairs.js", "curves.js", "explorer.js", "relax.js", "address.js",
+    "report.js",
+)  # fmt: skip
 
 
 def report(

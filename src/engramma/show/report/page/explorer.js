@@ -70,7 +70,8 @@ const taskFor = (p, m) => (at.task === "own" ? tasksOf(p, p.owner[at.after * p.m
 
 function drawMemories() {
   const p = portrait(), grid = byId("memory-grid"), bright = brightness(p), keep = document.activeElement?.dataset?.memory;
-  grid.style.setProperty("--tile", `${Math.round(Math.min(Math.max(Math.sqrt(260000 / p.memories), 42), 92))}px`);
+  // Few memories are drawn large enough to stand as high as what is told of one beside them.
+  grid.style.setProperty("--tile", `${Math.round(Math.min(Math.max(Math.sqrt(600000 / p.memories), 36), 190))}px`);
   byId("memory-after-out").textContent = String(at.after + 1);
   grid.replaceChildren(...order(p).map((m, place) => {
     const own = p.owner[at.after * p.memories + m];

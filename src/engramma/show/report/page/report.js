@@ -23,16 +23,17 @@ function drawDiagnostics() {
   drawCoverage();
 }
 
-/* A row a network that keeps items or makes pseudo-items, a column a class. */
+/* A row a network that keeps items or makes pseudo-items, of the vertex chosen; a column a class. */
 function drawCoverage() {
-  const box = byId("diag-coverage"), keep = DATA.portraits.filter((q) => q.coverage), labels = keep.length ? DATA.scenes[keep[0].scene].labels : [];
+  const box = byId("diag-coverage"), vertex = portrait().vertex, keep = DATA.portraits.filter((q) => q.coverage && q.vertex === vertex), labels = keep.length ? DATA.scenes[keep[0].scene].labels : [];
   const rows = keep.filter((q) => DATA.scenes[q.scene].labels.join() === labels.join());
-  if (!rows.length) return empty(box, "No method of these networks keeps items or makes pseudo-items.");
+  if (!rows.length) return empty(box, `No method of these networks at n=${vertex} keeps items or makes pseudo-items.`);
+  byId("diag-vertex").textContent = `, at n=${vertex}`;
   const over = (q, c, pick) => q.coverage[pick].map((row) => row[c]).filter((x) => x !== null);
   const overlap = rows.map((q) => labels.map((_, c) => { const all = over(q, c, "overlap"); return all.length ? mean(all) : null; }));
   const count = rows.map((q) => labels.map((_, c) => over(q, c, "count").reduce((a, b) => a + b, 0)));
   const narrow = box.clientWidth < 480, seeds = unique(rows.map((q) => q.seed)).length > 1;
-  const names = rows.map((q) => `${literal(q.label)}${narrow ? "<br>" : ", "}n=${q.vertex}${seeds ? `, seed ${q.seed}` : ""}`);
+  const names = rows.map((q) => `${literal(q.label)}${seeds ? `, seed ${q.seed}` : ""}`);
   box.style.height = `${Math.max(270, 110 + 26 * rows.length)}px`;
   chart(box, [{ type: "heatmap", z: overlap, x: labels.map(literal), y: names, text: count,
     texttemplate: labels.length <= 12 && !narrow ? "%{text}" : "", textfont: { size: 10 }, zmin: 0, zmax: 1, showscale: !narrow, colorbar: { title: { text: "overlap" }, thickness: 10 },
@@ -57,7 +58,9 @@ function startHead() {
 }
 
 startHead();
+startChoice();
 startTable();
+startPairs();
 startCurves();
 startSearches();
 if (DATA.portraits.length) {
@@ -74,4 +77,6 @@ if (DATA.portraits.length) {
     empty(box, why);
   }
 }
-window.engramma = { Memory, Groups, unpack, portrait, claim, at };
+for (const box of document.querySelectorAll(".scroll, .film, #memory-grid")) hinted(box);
+startAddress();
+window.engramma = { asCsv, Memory, Groups, unpack, portrait, claim, at };

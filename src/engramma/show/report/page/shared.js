@@ -3,6 +3,14 @@
 const byId = (id) => document.getElementById(id);
 const DATA = JSON.parse(byId("data").textContent);
 
+/* What the address keeps: "#of=1&table-view=here". A plain "#table" is a place on the page. */
+const KEPT = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
+
+/* Runs of one data and setting at a time: those of another stand in no column and no line beside them. */
+const CHOSEN = DATA.choices[Number(KEPT.get("of"))] ? Number(KEPT.get("of")) : 0;
+Object.assign(DATA, DATA.choices[CHOSEN]);
+DATA.portraits = DATA.portraits.filter((p) => p.of === CHOSEN);
+
 /* An element; text is always text. */
 function make(tag, text = "", attributes = {}) {
   const element = document.createElement(tag);
@@ -25,7 +33,12 @@ function options(select, entries, chosen) {
 }
 
 function empty(element, why) {
-  if (window.Plotly && element.classList.contains("js-plotly-plot")) Plotly.purge(element);
+  const chart = element;
+  if (chart.drawn) { // it may still be drawing itself: it ends that out of sight
+    element = make("div", "", { id: chart.id, class: "chart low" });
+    chart.replaceWith(element);
+    chart.drawn.then(() => Plotly.purge(chart));
+  }
   element.classList.add("empty");
   element.replaceChildren(make("p", why));
 }
@@ -85,7 +98,26 @@ function chart(element, traces, layout, words) {
   for (const name of Object.keys({ xaxis: 1, yaxis: 1, ...layout })) {
     if (/^[xy]axis/.test(name)) full[name] = { ...axis, ...(layout[name] || {}) };
   }
-  return Plotly.react(element, traces, full, { responsive: true, displayModeBar: false });
+  element.drawn = Plotly.react(element, traces, full, { responsive: true, displayModeBar: false });
+  return element.drawn;
+}
+
+/* A box that scrolls says so for as long as something of it is out of sight. */
+function hinted(box) {
+  const says = make("p", "", { class: "more", "aria-hidden": "true" }); // a screen reader reads all of it anyway
+  box.after(says);
+  const look = () => {
+    const right = box.scrollWidth - box.clientWidth - box.scrollLeft > 2, left = box.scrollLeft > 2;
+    const down = box.scrollHeight - box.clientHeight - box.scrollTop > 2, up = box.scrollTop > 2;
+    box.classList.toggle("more-right", right);
+    box.classList.toggle("more-down", down);
+    says.textContent = right ? "There is more to the right: scroll sideways →" : left ? "← There is more to the left" :
+      down ? "There is more below: scroll ↓" : up ? "There is more above ↑" : "";
+  };
+  box.addEventListener("scroll", look, { passive: true });
+  new ResizeObserver(look).observe(box);
+  new MutationObserver(look).observe(box, { childList: true, subtree: true });
+  look();
 }
 
 /* Panels draw themselves again when the colours change. */

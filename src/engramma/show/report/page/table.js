@@ -1,8 +1,8 @@
-/* Table 2 as a heat map: ours, the paper's, the difference; sorted by any column. */
+/* Table 2 as a heat map: ours, our forgetting, the paper's, the difference; sorted by any column. */
 
 const TABLE = DATA.table;
-const PARTS = { here: "mean", paper: "paper", difference: "difference" };
-const HEADS = { here: "here", paper: "the paper", difference: "here − the paper" };
+const PARTS = { here: "mean", forgetting: "forgetting", paper: "paper", difference: "difference" };
+const HEADS = { here: "here", forgetting: "forgetting here", paper: "the paper", difference: "here − the paper" };
 let sorting = { part: null, column: 0, falling: true };
 
 function tableRows() {
@@ -31,11 +31,13 @@ function sortButton(text, part, column) {
   return head;
 }
 
+const ours = (part) => part === "here" || part === "forgetting";
+
 function heatCell(cell, part) {
   const value = cell[PARTS[part]];
   if (value === null) {
-    const td = make("td", part !== "here" ? "–" : cell.mixed.length ? "several" : cell.diverged ? `${cell.diverged} diverged` : "–", { class: "none" });
-    if (part === "here" && cell.mixed.length) td.title = `${cell.trials} runs, which differ in ${cell.mixed.join(", ")}: no one mean is theirs`;
+    const td = make("td", !ours(part) ? "–" : cell.mixed.length ? "several" : cell.diverged ? `${cell.diverged} diverged` : "–", { class: "none" });
+    if (ours(part) && cell.mixed.length) td.title = `${cell.trials} runs, which differ in ${cell.mixed.join(", ")}: no one mean is theirs`;
     return td;
   }
   const signed = (x) => (x < 0 ? "−" : "+") + Math.abs(x).toFixed(3);
@@ -44,11 +46,11 @@ function heatCell(cell, part) {
     if (cell.agrees !== null) td.append(make("small", cell.agrees ? "✓ agrees" : "differs"));
     paint(td, diverging(value / 0.3));
   } else {
-    const spread = part === "here" ? cell.sd : cell.paper_sd;
+    const spread = { here: cell.sd, forgetting: cell.forgetting_sd, paper: cell.paper_sd }[part];
     if (spread !== null) td.append(make("small", `± ${spread.toFixed(3)}`));
     paint(td, sequential(value));
   }
-  if (part === "here") {
+  if (ours(part)) {
     const lost = cell.diverged ? `; ${cell.diverged} diverged` : "";
     const strength = cell.strength === null ? "" : `; strength ${cell.strength.toPrecision(3)}`;
     td.title = `${cell.trials} run${cell.trials === 1 ? "" : "s"}${strength}${lost}`;
@@ -56,11 +58,19 @@ function heatCell(cell, part) {
   return td;
 }
 
+/* The paper prints accuracies alone: of forgetting there is ours. */
+function shownParts() {
+  const view = byId("table-view").value, measure = byId("table-measure").value;
+  const accuracy = view === "all" ? ["here", "paper", "difference"] : [view];
+  return measure === "forgetting" ? ["forgetting"] : measure === "both" ? [accuracy[0], "forgetting", ...accuracy.slice(1)] : accuracy;
+}
+
 function drawTable() {
-  const view = byId("table-view").value, parts = view === "all" ? Object.keys(PARTS) : [view];
+  const parts = shownParts();
+  byId("table-view").disabled = byId("table-measure").value === "forgetting";
   const only = byId("table-run").checked;
   const has = (name, k) => TABLE.rows.some((row) => (row.run || !only) &&
-    (row.cells[k][name] !== null || (name === "mean" && row.cells[k].mixed.length)));
+    (row.cells[k][name] !== null || (ours(name === "mean" ? "here" : name) && row.cells[k].mixed.length)));
   const columns = (part) => TABLE.vertices.map((v, k) => k).filter((k) => has(PARTS[part], k));
   const groups = make("tr"), heads = make("tr"), body = make("tbody");
   groups.append(make("td"));
@@ -85,14 +95,31 @@ function drawTable() {
   byId("heat").replaceChildren(head, body);
 }
 
+/* The rows that are shown, a line for each cell with runs or a printed number. */
+function asCsv() {
+  const names = ["trials", "diverged", "strength", "mean", "sd", "forgetting", "forgetting_sd", "paper", "paper_sd", "difference", "agrees"];
+  const quoted = (x) => (/[",\r\n]/.test(x) ? `"${x.replace(/"/g, '""')}"` : x);
+  const lines = tableRows().flatMap((row) => row.cells.flatMap((cell, k) => (cell.trials || cell.paper !== null
+    ? [[row.label, TABLE.vertices[k], ...names.map((name) => cell[name] ?? ""), cell.mixed.join(" ")]] : [])));
+  return [["method", "vertex", ...names, "differing"], ...lines].map((line) => line.map(String).map(quoted).join(",")).join("\r\n") + "\r\n";
+}
+
+function download(name, text) {
+  const address = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  make("a", "", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}
+
 function startTable() {
   const unlike = DATA.summary.unlike_paper;
   byId("table-note").textContent =
     "Mean of the runs after the last task, ± their standard deviation. Press a heading to sort. " +
     TABLE.said +
     (unlike.length ? `The paper's runs had other settings (${unlike.join(", ")}): compare shapes, not numbers.` : "");
+  byId("table-left").textContent = (TABLE.differ.length ? `Beside method and vertex these runs differ in ${TABLE.differ.join(", ")}. ` : "") + (TABLE.left_out.length ? `Left out: ${TABLE.left_out.join("; ")}.` : "");
+  byId("table-csv").addEventListener("click", () => download("engramma.csv", asCsv()));
   byId("table-filter").addEventListener("input", drawTable);
-  for (const id of ["table-run", "table-view"]) byId(id).addEventListener("change", drawTable);
+  for (const id of ["table-run", "table-measure", "table-view"]) byId(id).addEventListener("change", drawTable);
   if (window.innerWidth < 500) byId("table-view").value = "here";
   panel(drawTable);
 }

@@ -338,7 +338,8 @@ def test_a_measure_in_every_table(app, store):
     code, text, _ = ask(app, "table", "lost-attractors", "--from", store, "--score", "backward_transfer")
     assert "Backward transfer: final recalled" in " ".join(text.split())
     code, text, _ = ask(app, "table", "beyond", "--from", store, "--score", "bytes_kept", "--format", "csv")
-    kept = {row["row"]: float(row["mean"]) for row in csv.DictReader(io.StringIO(text))}
+    there = [row for row in csv.DictReader(io.StringIO(text)) if row["mean"]]  # tuned rows were not all run
+    kept = {row["row"]: float(row["mean"]) for row in there}
     assert kept["Vanilla"] == 0 < kept["Rehearsal 0.05"] < kept["Rehearsal 0.5"] < kept["EWC"]
     assert kept["EWC"] == 2 * 8 * 128 * 79  # two arrays as large as the memories
     code, text, _ = ask(
@@ -355,8 +356,8 @@ def test_differences_are_run_by_run_of_one_seed(app, store):
     asked = ("table", "beyond", "--from", store, "--format", "csv")
     code, text, error = ask(app, *asked, "--against", "rehearsal@0.05")
     assert code == 0, error
-    found = {(r["row"], r["column"]): (float(r["mean"]), float(r["sd"])) for r in
-             csv.DictReader(io.StringIO(text))}  # fmt: skip
+    there = [row for row in csv.DictReader(io.StringIO(text)) if row["mean"]]  # tuned rows were not all run
+    found = {(r["row"], r["column"]): (float(r["mean"]), float(r["sd"])) for r in there}
     assert found["Rehearsal 0.05", "n=5"] == (0, 0)
     each = {
         name: {

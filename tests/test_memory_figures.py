@@ -120,6 +120,12 @@ def test_energies_name_as_many_items_as_the_record_says(grouped):
     for run in (grouped[0], shared):
         own, others = whose.told_apart(memories.trained(run))
         assert (own > others).mean() == pytest.approx(run.scores["named"][-1].mean(), abs=1e-9)
+    run = memories.trained(grouped[0])  # its third task is its first again, with a group of its own
+    items = run.stream.test(0).probe
+    alone = run.network.known(run.theta, items)[0, :, run.network.owner[0, 0]].numpy()
+    both = whose.told_apart(run)[0][: len(alone)]
+    assert (both >= alone).all()
+    assert (both > alone).any()
     figure = figures.energy_tells([shared, replace(shared, kept=(), folder=None)])
     legible(figure)
     (axes,) = figure.axes
